@@ -1,0 +1,1 @@
+"""Layer 0: the vocabulary. Frozen values, no behaviour that needs the world."""

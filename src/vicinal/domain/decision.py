@@ -1,0 +1,105 @@
+"""A decision: the row that was taken, the rows that were not, and what each was expected to cost, in seconds."""
+
+from dataclasses import dataclass
+
+from vicinal.domain.ids import EndpointId, ModelId, RequestId, TenantId
+from vicinal.domain.plan import Leg, Plan
+from vicinal.domain.verdict import Verdict
+
+TERMS = (
+    "wait_prefill",
+    "fetch_kv",
+    "compute_prefill",
+    "transfer_kv",
+    "decode_ready",
+    "first_step",
+    "ttft",
+    "tpot",
+    "ttft_cost",
+    "tpot_cost",
+    "prefill_price",
+    "decode_price",
+    "link_price",
+)
+"""The columns of a decision's rows, in order, in seconds. A term that a policy does not compute is None, not zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class PricedPlan:
+    """A row of the table. `total` is what the policy minimises: seconds for `cost`, its own key for the others.
+
+    `terms` has one value per name of `TERMS`.
+    """
+
+    plan: Plan
+    total: float
+    terms: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InputAge:
+    """Where a number in the table came from and how old it is (MISSION C2). `age_s` is None when it is Unknown."""
+
+    name: str
+    source: str
+    age_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One choice of the scheduler, complete enough to be explained and to be argued with later.
+
+    A request has one decision per choice made for it: a plan at arrival, and, where decode is bound late, a second
+    one (`leg == Leg.DECODE`) when its prefill is done. `counterfactuals` maps a name ("emptiest_gpu", "nearest",
+    "best_cached", "best_hit", …) to its row. `coarse_hashes` is one chained hash per 512 prompt tokens.
+    """
+
+    request_id: RequestId
+    attempt: int
+    leg: Leg
+    at_s: float
+    arrived_s: float
+    model_id: ModelId
+    tenant_id: TenantId
+    priority: int
+    policy: str
+    service: str
+    prompt_tokens: int
+    expected_output_tokens: int
+    block_tokens: int
+    chosen: PricedPlan
+    others: tuple[PricedPlan, ...]
+    counterfactuals: tuple[tuple[str, PricedPlan], ...]
+    pairs_considered: int
+    verdicts: tuple[Verdict, ...]
+    inputs: tuple[InputAge, ...]
+    prefill_price_s_per_s: float
+    queue_length: int
+    worker_queue_length: float | None
+    gpu_hbm_available_tokens: int | None
+    cache_location: EndpointId | None
+    cache_state: str
+    reason: str
+    coarse_hashes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What really happened to a request, beside what its last decision predicted. Unknown figures are None."""
+
+    request_id: RequestId
+    at_s: float
+    ending: str
+    reason: str
+    attempts: int
+    ttft_s: float | None
+    tpot_s: float | None
+    e2e_s: float
+    output_tokens: int | None
+    predicted_ttft_s: float | None
+    predicted_tpot_s: float | None
+    prefill_s: float | None
+    predicted_prefill_s: float | None
+    cached_tokens: int | None
+    predicted_cached_tokens: int | None
+    moved_tokens: int | None

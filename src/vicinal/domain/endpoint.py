@@ -1,0 +1,62 @@
+"""An endpoint: one engine (a tensor-parallel group) behind one address, as the configuration describes it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vicinal.domain.ids import EndpointId, ModelId
+
+
+class Role(StrEnum):
+    """Which phases an endpoint takes. A decode endpoint can also prefill locally (a plan with P == D)."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    BOTH = "both"
+
+    @property
+    def prefills(self) -> bool:
+        return self is not Role.DECODE
+
+    @property
+    def decodes(self) -> bool:
+        return self is not Role.PREFILL
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where an endpoint stands, outermost last. An empty name means Unknown, which is priced as far, never as near."""
+
+    host: str = ""
+    leaf: str = ""
+    pod: str = ""
+    site: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What is known of an engine before it says anything.
+
+    `profile` names the cost profile (enginemodel/profiles.py). `kv_blocks` is the HBM that holds KV, in blocks.
+    `events_url` and `replay_url` are ZMQ addresses of its KV events; empty means that it sends none, so what it holds
+    is inferred. `nic_bytes_per_s` is one direction of its network interface.
+    """
+
+    id: EndpointId
+    url: str
+    role: Role
+    model: ModelId
+    profile: str
+    kv_blocks: int
+    block_tokens: int
+    kv_bytes_per_token: int
+    model_tokens_max: int
+    nic_bytes_per_s: float
+    placement: Placement = Placement()
+    sequences_max: int = 256
+    dialect: str = "vllm"
+    events_url: str = ""
+    replay_url: str = ""
+
+    @property
+    def kv_tokens(self) -> int:
+        return self.kv_blocks * self.block_tokens

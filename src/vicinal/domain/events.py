@@ -1,0 +1,151 @@
+"""What can happen to the scheduler. Past tense: an event is a fact that a driver has seen."""
+
+from dataclasses import dataclass
+
+from vicinal.domain.endpoint import Endpoint
+from vicinal.domain.ids import EndpointId, EngineHash, RequestId
+from vicinal.domain.plan import Leg
+from vicinal.domain.report import EndpointReport
+from vicinal.domain.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class RequestArrived:
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillDone:
+    """The prefill leg answered. `handed_off` is False when it ended the request (EOS at the first token).
+
+    `cached_tokens` is the engine's own count of reused prompt tokens; None when it does not say.
+    """
+
+    request_id: RequestId
+    attempt: int
+    cached_tokens: int | None
+    handed_off: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """The first token of the decoding leg reached the gateway: its transfer, if any, is over."""
+
+    request_id: RequestId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFinished:
+    """The last byte of the answer came from the engine. `output_tokens` is None when the engine does not say.
+
+    `cached_tokens` is the engine's figure for a plan of one leg; a hand-off reports it in `PrefillDone`.
+    """
+
+    request_id: RequestId
+    attempt: int
+    output_tokens: int | None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LegFailed:
+    """A leg ended badly. `client_fault` means that the engine answered 4xx: no other endpoint would do better.
+
+    `started` is True when bytes of the answer were already sent to the client, so the request cannot be replanned.
+    """
+
+    request_id: RequestId
+    attempt: int
+    leg: Leg
+    reason: str
+    client_fault: bool = False
+    started: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientGone:
+    request_id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksStored:
+    """An engine holds new blocks in HBM. All lists are per block; `token_ids` is packed little-endian uint32, flat.
+
+    `extra_keys` is what the engine mixes into each block's hash besides tokens (LoRA, cache salt), one bytes per
+    block, empty for none. `parent` is None at the root of a prompt.
+    """
+
+    endpoint: EndpointId
+    incarnation: int
+    sequence: int
+    parent: EngineHash | None
+    hashes: tuple[EngineHash, ...]
+    token_ids: bytes
+    block_tokens: int
+    extra_keys: tuple[bytes, ...] = ()
+    tier: str = "hbm"
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksRemoved:
+    endpoint: EndpointId
+    incarnation: int
+    sequence: int
+    hashes: tuple[EngineHash, ...]
+    tier: str = "hbm"
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksCleared:
+    """The engine dropped its whole cache, or what it sent was lost beyond replay: nothing is known to be there.
+
+    `reason` is "reset", "restart" or "gap". A new `incarnation` makes all older hashes of that endpoint void.
+    """
+
+    endpoint: EndpointId
+    incarnation: int
+    sequence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointReported:
+    report: EndpointReport
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointUnreachable:
+    """A scrape or a connection failed: the endpoint is left out until a report comes again."""
+
+    endpoint: EndpointId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyChanged:
+    """The fleet is now exactly these endpoints."""
+
+    endpoints: tuple[Endpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRang:
+    """The time that `next_alarm()` named has come."""
+
+
+Event = (
+    RequestArrived
+    | PrefillDone
+    | FirstToken
+    | RequestFinished
+    | LegFailed
+    | ClientGone
+    | BlocksStored
+    | BlocksRemoved
+    | BlocksCleared
+    | EndpointReported
+    | EndpointUnreachable
+    | TopologyChanged
+    | AlarmRang
+)

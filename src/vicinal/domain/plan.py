@@ -1,0 +1,44 @@
+"""A plan: one way to serve a request now. It is a row of the decision table."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vicinal.domain.ids import EndpointId
+
+
+class Action(StrEnum):
+    """What a plan does about the KV that exists elsewhere (MISSION B9)."""
+
+    HIT = "hit"
+    REMOTE_READ = "remote_read"
+    MIGRATE = "migrate"
+    RECOMPUTE = "recompute"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Prefill here, decode there. `prefill == decode` is a local plan: one leg, nothing moves.
+
+    `cached_tokens` are expected to be reused on the prefill endpoint; `held_tokens` are already on the decode
+    endpoint and need not move, so `moved_tokens` cross the network.
+    """
+
+    prefill: EndpointId
+    decode: EndpointId
+    action: Action
+    cached_tokens: int
+    held_tokens: int
+    moved_tokens: int
+
+    @property
+    def local(self) -> bool:
+        return self.prefill == self.decode
+
+
+class Leg(StrEnum):
+    """Which part of a plan one dispatch carries out."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    WHOLE = "whole"

@@ -1,0 +1,116 @@
+"""A tree of levels: device < host < leaf < pod < site, with one network interface per endpoint.
+
+Each endpoint has a sending and a receiving link. A host has one internal link that its endpoints share. A leaf has an
+uplink and a downlink to its pod's spine; a pod has the same towards the rest. Within a host only the internal link is
+loaded; under a leaf the two interfaces; beyond it also the uplink of one leaf and the downlink of the other.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vicinal.domain.endpoint import Endpoint
+from vicinal.domain.ids import LinkId
+from vicinal.topology.graph import Level, Link, Path, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNetwork:
+    """The figures of a tree. Latencies are one way, for the whole path at that level.
+
+    A leaf's uplink carries the sum of its endpoints' interfaces divided by `leaf_oversubscription`, unless
+    `uplink_bytes_per_s` names that leaf or pod. Pods likewise, with the sum of their leaves' uplinks.
+    """
+
+    host_bytes_per_s: float = 450e9
+    host_latency_s: float = 5e-6
+    leaf_latency_s: float = 10e-6
+    spine_latency_s: float = 20e-6
+    across_latency_s: float = 40e-6
+    leaf_oversubscription: float = 1.0
+    pod_oversubscription: float = 1.0
+    uplink_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+
+
+def shared_level(a: Endpoint, b: Endpoint) -> Level:
+    """The tightest level that two endpoints are known to share."""
+    if a.id == b.id:
+        return Level.DEVICE
+    here, there = a.placement, b.placement
+    if here.host and here.host == there.host:
+        return Level.HOST
+    if not (here.leaf and there.leaf):
+        return Level.UNKNOWN
+    if here.leaf == there.leaf and here.pod == there.pod and here.site == there.site:
+        return Level.LEAF
+    if here.pod == there.pod and here.site == there.site:
+        return Level.POD
+    return Level.ACROSS
+
+
+def tree_topology(endpoints: Sequence[Endpoint], network: TreeNetwork) -> Topology:
+    """Build the links of a tree. An endpoint of Unknown leaf hangs under a leaf of its own."""
+    links: list[Link] = []
+
+    def add(name: str, bytes_per_s: float) -> int:
+        links.append(Link(LinkId(name), bytes_per_s))
+        return len(links) - 1
+
+    sending = [add(f"{e.id}/tx", e.nic_bytes_per_s) for e in endpoints]
+    receiving = [add(f"{e.id}/rx", e.nic_bytes_per_s) for e in endpoints]
+    hosts = {
+        host: add(f"host/{host}", network.host_bytes_per_s)
+        for host in _names(e.placement.host for e in endpoints if e.placement.host)
+    }
+
+    leaf_of = [_leaf_name(e) for e in endpoints]
+    pod_of = {_leaf_name(e): _pod_name(e) for e in endpoints}
+    leaf_bytes_per_s = {
+        leaf: network.uplink_bytes_per_s.get(
+            leaf,
+            sum(e.nic_bytes_per_s for e, name in zip(endpoints, leaf_of, strict=True) if name == leaf)
+            / network.leaf_oversubscription,
+        )
+        for leaf in _names(leaf_of)
+    }
+    leaf_up = {leaf: add(f"leaf/{leaf}/up", rate) for leaf, rate in leaf_bytes_per_s.items()}
+    leaf_down = {leaf: add(f"leaf/{leaf}/down", rate) for leaf, rate in leaf_bytes_per_s.items()}
+    pod_bytes_per_s = {
+        pod: network.uplink_bytes_per_s.get(
+            pod,
+            sum(rate for leaf, rate in leaf_bytes_per_s.items() if pod_of[leaf] == pod) / network.pod_oversubscription,
+        )
+        for pod in _names(pod_of[leaf] for leaf in leaf_bytes_per_s)
+    }
+    pod_up = {pod: add(f"pod/{pod}/up", rate) for pod, rate in pod_bytes_per_s.items()}
+    pod_down = {pod: add(f"pod/{pod}/down", rate) for pod, rate in pod_bytes_per_s.items()}
+
+    def find_path(source: int, target: int) -> Path:
+        level = shared_level(endpoints[source], endpoints[target])
+        if level is Level.DEVICE:
+            return Path((), 0.0, level)
+        if level is Level.HOST:
+            return Path((hosts[endpoints[source].placement.host],), network.host_latency_s, level)
+        ends = (sending[source], receiving[target])
+        if level is Level.LEAF:
+            return Path(ends, network.leaf_latency_s, level)
+        up, down = leaf_of[source], leaf_of[target]
+        spine = (leaf_up[up], leaf_down[down])
+        if level is Level.POD:
+            return Path((ends[0], *spine, ends[1]), network.spine_latency_s, level)
+        core = (pod_up[pod_of[up]], pod_down[pod_of[down]])
+        return Path((ends[0], spine[0], *core, spine[1], ends[1]), network.across_latency_s, level)
+
+    return Topology([e.id for e in endpoints], links, find_path)
+
+
+def _leaf_name(endpoint: Endpoint) -> str:
+    return endpoint.placement.leaf or f"unknown:{endpoint.id}"
+
+
+def _pod_name(endpoint: Endpoint) -> str:
+    return endpoint.placement.pod if endpoint.placement.leaf else f"unknown:{endpoint.id}"
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    """Distinct names in order of appearance, so that link positions do not depend on a set's order."""
+    return list(dict.fromkeys(names))
