@@ -26,9 +26,7 @@ TERMS = (
 
 @dataclass(frozen=True, slots=True)
 class PricedPlan:
-    """A row of the table. `total` is what the policy minimises: seconds for `cost`, its own key for the others.
-
-    `terms` has one value per name of `TERMS`.
+    """A row of the table. `total` is in seconds, prices included, whichever policy chose; `terms` follow `TERMS`.
     """
 
     plan: Plan
@@ -103,3 +101,4 @@ class Observation:
     cached_tokens: int | None
     predicted_cached_tokens: int | None
     moved_tokens: int | None
+    held_s: float = 0.0

@@ -10,7 +10,6 @@ class Rule(StrEnum):
     """The closed set of reasons for leaving an endpoint out, most permanent first."""
 
     MODEL = "model"
-    ROLE = "role"
     TOO_LONG = "too_long"
     UNHEALTHY = "unhealthy"
     TRIED = "tried"

@@ -6,13 +6,14 @@
 (n - p)(n + p)/2 is about the number of query-key pairs that attention computes. All functions take scalars or arrays.
 """
 
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-Number = TypeVar("Number", float, NDArray[np.float64])
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,26 @@ class Fit:
     step_s_per_context_token: float
     source: str
 
-    def prefill_s(self, prompt_tokens: Number, cached_tokens: Number) -> Number:
+    @overload
+    def prefill_s(self, prompt_tokens: float, cached_tokens: float) -> float: ...
+    @overload
+    def prefill_s(self, prompt_tokens: float | Floats, cached_tokens: Floats) -> Floats: ...
+    def prefill_s(self, prompt_tokens: float | Floats, cached_tokens: float | Floats) -> float | Floats:
+        """Seconds to compute a prompt of which a prefix is cached."""
         new = prompt_tokens - cached_tokens
         pairs = new * (prompt_tokens + cached_tokens) / 2
         return self.prefill_base_s + self.prefill_s_per_token * new + self.prefill_s_per_pair * pairs
 
-    def step_s(self, sequences: Number, context_tokens: Number) -> Number:
+    @overload
+    def step_s(self, sequences: float, context_tokens: float) -> float: ...
+    @overload
+    def step_s(self, sequences: Floats, context_tokens: Floats) -> Floats: ...
+    def step_s(self, sequences: float | Floats, context_tokens: float | Floats) -> float | Floats:
         """Seconds of one decode step. With no sequence there is no step; callers ask for at least one."""
         return self.step_base_s + self.step_s_per_sequence * sequences + self.step_s_per_context_token * context_tokens
+
+
+def stack(fits: Sequence[Fit]) -> Fit:
+    """One `Fit` whose figures are arrays, one value per endpoint: the same formulas then price a whole fleet."""
+    figures = {f.name: np.array([getattr(fit, f.name) for fit in fits]) for f in fields(Fit) if f.type is float}
+    return Fit(name="fleet", source="stacked", **figures)  # type: ignore[arg-type]

@@ -1,0 +1,177 @@
+"""What we sent and have not seen the end of: reservations, each with one owner, each released exactly once.
+
+A reservation counts at once, so the next decision sees it. Prefill work is a queue per slot, first come, first served:
+its backlog is the predicted compute of all that waits, less what the head has had since it began. A decode is
+*pencilled* while its prefill runs (it adds to the expected batch, but holds no HBM) and *reserved* afterwards.
+A transfer loads the links of its path until the first token shows that it is over.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.domain.ids import RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillWork:
+    slot: int
+    compute_s: float
+    new_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeWork:
+    """`context_tokens` is the mean context over its life: the prompt and half of the expected answer."""
+
+    slot: int
+    context_tokens: float
+    total_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    source: int
+    target: int
+    links: tuple[int, ...]
+    kv_bytes: float
+
+
+class Ledger:
+    """Sums per slot and per link over all open reservations.
+
+    Every `close_*` returns the reservation, or None when the owner has none of that kind: releasing twice is harmless.
+    """
+
+    def __init__(self) -> None:
+        self.prefills: dict[RequestId, PrefillWork] = {}
+        self.pencilled: dict[RequestId, DecodeWork] = {}
+        self.decodes: dict[RequestId, DecodeWork] = {}
+        self.blocks: dict[tuple[RequestId, int], int] = {}
+        self.transfers: dict[RequestId, Transfer] = {}
+        self._queues: list[dict[RequestId, None]] = []
+        self.head_compute_s = np.zeros(0)
+        self.head_started_s = np.zeros(0)
+        self.resize(0, 0)
+
+    def resize(self, slots: int, links: int) -> None:
+        """Make room for a fleet of `slots` and a network of `links`; transfers must be started again on new links.
+
+        A fleet never loses slots (cluster/fleet.py), so what is open stays where it is.
+        """
+        newcomers = slots - len(self._queues)
+        self._queues += [{} for _ in range(newcomers)]
+        self.head_compute_s = np.append(self.head_compute_s, np.zeros(newcomers))
+        self.head_started_s = np.append(self.head_started_s, np.zeros(newcomers))
+        self.backlog_s = np.zeros(slots)
+        self.prefill_count = np.zeros(slots)
+        self.prefill_tokens = np.zeros(slots)
+        self.decode_count = np.zeros(slots)
+        self.decode_context_tokens = np.zeros(slots)
+        self.pencilled_count = np.zeros(slots)
+        self.pencilled_context_tokens = np.zeros(slots)
+        self.decode_tokens = np.zeros(slots)
+        self.blocks_reserved = np.zeros(slots)
+        self.link_flows = np.zeros(links + 1)
+        for work in self.prefills.values():
+            self._add_prefill(work, 1)
+        for decode in self.decodes.values():
+            self._add_decode(decode, 1)
+        for decode in self.pencilled.values():
+            self._add_pencilled(decode, 1)
+        for (_, slot), blocks in self.blocks.items():
+            self.blocks_reserved[slot] += blocks
+
+    def open_prefill(self, owner: RequestId, work: PrefillWork, now: float) -> None:
+        queue = self._queues[work.slot]
+        if not queue:
+            self.head_compute_s[work.slot] = work.compute_s
+            self.head_started_s[work.slot] = now
+        queue[owner] = None
+        self.prefills[owner] = work
+        self._add_prefill(work, 1)
+
+    def close_prefill(self, owner: RequestId, now: float) -> PrefillWork | None:
+        work = self.prefills.pop(owner, None)
+        if work is None:
+            return None
+        queue = self._queues[work.slot]
+        was_head = next(iter(queue)) == owner
+        del queue[owner]
+        self._add_prefill(work, -1)
+        if not queue:
+            self.backlog_s[work.slot] = self.head_compute_s[work.slot] = 0.0
+        elif was_head:
+            self.head_compute_s[work.slot] = self.prefills[next(iter(queue))].compute_s
+            self.head_started_s[work.slot] = now
+        return work
+
+    def pencil_decode(self, owner: RequestId, work: DecodeWork) -> None:
+        self.pencilled[owner] = work
+        self._add_pencilled(work, 1)
+
+    def rub_out_decode(self, owner: RequestId) -> DecodeWork | None:
+        work = self.pencilled.pop(owner, None)
+        if work is not None:
+            self._add_pencilled(work, -1)
+        return work
+
+    def open_decode(self, owner: RequestId, work: DecodeWork) -> None:
+        self.decodes[owner] = work
+        self._add_decode(work, 1)
+
+    def close_decode(self, owner: RequestId) -> DecodeWork | None:
+        work = self.decodes.pop(owner, None)
+        if work is not None:
+            self._add_decode(work, -1)
+        return work
+
+    def hold_blocks(self, owner: RequestId, slot: int, blocks: int) -> None:
+        """Count HBM of `slot` as taken by `owner`. A second hold of the same owner and slot replaces the first."""
+        self.free_blocks(owner, slot)
+        self.blocks[owner, slot] = blocks
+        self.blocks_reserved[slot] += blocks
+
+    def free_blocks(self, owner: RequestId, slot: int) -> None:
+        self.blocks_reserved[slot] -= self.blocks.pop((owner, slot), 0)
+
+    def start_transfer(self, owner: RequestId, transfer: Transfer) -> None:
+        """Count a flow on the transfer's links. After `resize` each open transfer is started again on the new links."""
+        self.transfers[owner] = transfer
+        self.link_flows[list(transfer.links)] += 1
+
+    def end_transfer(self, owner: RequestId) -> Transfer | None:
+        transfer = self.transfers.pop(owner, None)
+        if transfer is not None:
+            self.link_flows[list(transfer.links)] -= 1
+        return transfer
+
+    def release(self, owner: RequestId, now: float) -> None:
+        """Give back everything that `owner` has, whatever it is. Idempotent."""
+        self.close_prefill(owner, now)
+        self.rub_out_decode(owner)
+        self.close_decode(owner)
+        self.end_transfer(owner)
+        for key in [key for key in self.blocks if key[0] == owner]:
+            self.free_blocks(*key)
+
+    def wait_s(self, now: float) -> NDArray[np.float64]:
+        """Per slot: seconds until prefill work sent now would begin. The head never owes less than nothing."""
+        done = np.clip(now - self.head_started_s, 0.0, self.head_compute_s)
+        return np.maximum(self.backlog_s - done, 0.0)
+
+    def _add_prefill(self, work: PrefillWork, sign: int) -> None:
+        self.backlog_s[work.slot] += sign * work.compute_s
+        self.prefill_count[work.slot] += sign
+        self.prefill_tokens[work.slot] += sign * work.new_tokens
+
+    def _add_decode(self, work: DecodeWork, sign: int) -> None:
+        self.decode_count[work.slot] += sign
+        self.decode_context_tokens[work.slot] += sign * work.context_tokens
+        self.decode_tokens[work.slot] += sign * work.total_tokens
+
+    def _add_pencilled(self, work: DecodeWork, sign: int) -> None:
+        self.pencilled_count[work.slot] += sign
+        self.pencilled_context_tokens[work.slot] += sign * work.context_tokens
+        self.decode_tokens[work.slot] += sign * work.total_tokens

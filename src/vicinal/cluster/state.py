@@ -1,0 +1,124 @@
+"""The one owner of belief about the fleet: fleet, ledger, reports and index change here and nowhere else."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from vicinal.cluster.fleet import Fleet
+from vicinal.cluster.freshness import FreshnessRule
+from vicinal.cluster.ledger import Ledger, Transfer
+from vicinal.cluster.reports import Reports
+from vicinal.cluster.view import View
+from vicinal.domain.endpoint import Endpoint
+from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
+from vicinal.domain.ids import EndpointId, RequestId
+from vicinal.domain.report import EndpointReport
+from vicinal.kvindex.engine_blocks import EngineBlocks
+from vicinal.kvindex.index import BlockIndex
+from vicinal.topology.graph import Topology
+
+
+class ClusterState:
+    """Applies facts, gives out views.
+
+    `build_topology` makes the network of a fleet given in slot order; it is called when the fleet changes.
+    `mean_context_tokens` stands for the context of a stranger's sequence, `mean_prefill_s` for its prefill.
+    `events_s` is per slot when its last KV event came, -inf for never.
+    """
+
+    def __init__(
+        self,
+        block_tokens: int,
+        build_topology: Callable[[Sequence[Endpoint]], Topology],
+        freshness: FreshnessRule,
+    ) -> None:
+        self.fleet = Fleet()
+        self.ledger = Ledger()
+        self.reports = Reports()
+        self.freshness = freshness
+        self.index = BlockIndex(block_tokens)
+        self.engine_blocks = EngineBlocks(self.index)
+        self.topology = build_topology([])
+        self.events_s = np.zeros(0)
+        self.mean_prefill_s = 0.0
+        self.mean_context_tokens = 0.0
+        self._build_topology = build_topology
+
+    def change_fleet(self, endpoints: Sequence[Endpoint]) -> list[int]:
+        """Make the fleet exactly `endpoints`; what was known of those that left is dropped. Returns their slots."""
+        left, _ = self.fleet.change(endpoints)
+        for slot in left:
+            self.engine_blocks.forget(slot)
+        slots = len(self.fleet)
+        self.topology = self._build_topology(self.fleet.endpoints)
+        self.reports.resize(slots)
+        self.events_s = np.append(self.events_s, np.full(slots - len(self.events_s), -np.inf))
+        for slot in left:
+            self.reports.forget(slot)
+            self.events_s[slot] = -np.inf
+        self.ledger.resize(slots, len(self.topology.links))
+        for owner, transfer in list(self.ledger.transfers.items()):
+            self.start_transfer(owner, transfer.source, transfer.target, transfer.kv_bytes)
+        return left
+
+    def start_transfer(self, owner: RequestId, source: int, target: int, kv_bytes: float) -> None:
+        links = self.topology.path(source, target).links
+        self.ledger.start_transfer(owner, Transfer(source, target, links, kv_bytes))
+
+    def slot(self, endpoint: EndpointId) -> int | None:
+        return self.fleet.slots.get(endpoint)
+
+    def apply_report(self, report: EndpointReport) -> None:
+        slot = self.slot(report.endpoint)
+        if slot is None:
+            return
+        ledger = self.ledger
+        self.reports.take(
+            slot,
+            report,
+            own_requests=float(ledger.prefill_count[slot] + ledger.decode_count[slot]),
+            own_blocks=float(ledger.blocks_reserved[slot]),
+            kv_blocks=float(self.fleet.kv_blocks[slot]),
+        )
+
+    def apply_blocks(self, event: BlocksStored | BlocksRemoved | BlocksCleared, now: float) -> None:
+        slot = self.slot(event.endpoint)
+        if slot is not None:
+            self.engine_blocks.apply(slot, event)
+            self.events_s[slot] = now
+
+    def lose(self, endpoint: EndpointId) -> None:
+        slot = self.slot(endpoint)
+        if slot is not None:
+            self.reports.lose(slot)
+
+    def view(self, now: float) -> View:
+        fleet, ledger, table = self.fleet, self.ledger, self.reports.table
+        ages_s = self.reports.ages_s(now)
+        foreign = table["foreign_requests"]
+        foreign_prefills = np.where(fleet.prefills, foreign, 0.0)
+        foreign_decodes = np.where(fleet.prefills, 0.0, foreign)
+        in_use = ledger.blocks_reserved + table["foreign_blocks"]
+        margin = fleet.kv_blocks * self.freshness.hbm_margin_share(ages_s)
+        return View(
+            now_s=now,
+            fleet=fleet,
+            usable=fleet.active & table["reachable"] & self.freshness.known(ages_s),
+            wait_prefill_s=ledger.wait_s(now) + foreign_prefills * self.mean_prefill_s,
+            outstanding_prefill_tokens=ledger.prefill_tokens,
+            outstanding_decode_tokens=ledger.decode_tokens,
+            prefill_count=ledger.prefill_count,
+            decode_sequences=ledger.decode_count + ledger.pencilled_count + foreign_decodes,
+            decode_context_tokens=(
+                ledger.decode_context_tokens
+                + ledger.pencilled_context_tokens
+                + foreign_decodes * self.mean_context_tokens
+            ),
+            free_blocks=fleet.kv_blocks - margin - in_use,
+            blocks_in_use=in_use,
+            foreign_requests=foreign,
+            report_age_s=ages_s,
+            gpu_utilization=table["gpu_utilization"],
+            reported_waiting=table["waiting"],
+            link_flows=ledger.link_flows,
+        )

@@ -1,0 +1,43 @@
+"""The fleet as one decision sees it: arrays per slot, taken from ledger and reports at one moment.
+
+Nothing else runs while the core decides, so the arrays are the ledger's own where no arithmetic is needed: a view is
+valid until the next event.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.cluster.fleet import Fleet
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Per slot unless said otherwise.
+
+    `usable`: active, reachable, and its report is not Unknown. `wait_prefill_s`: until new prefill work would begin.
+    `decode_sequences` and `decode_context_tokens`: the batch that a newcomer would join, pencilled ones and strangers
+    included. `free_blocks`: HBM that can be promised, after reservations, strangers and the safety margin.
+    `outstanding_*_tokens`: predicted tokens not done yet, by phase: the measure of "the emptiest GPU".
+    `report_age_s` is infinite where nothing was ever reported. `link_flows` is per link, plus one that nothing loads.
+    """
+
+    now_s: float
+    fleet: Fleet
+    usable: NDArray[np.bool_]
+    wait_prefill_s: Floats
+    outstanding_prefill_tokens: Floats
+    outstanding_decode_tokens: Floats
+    prefill_count: Floats
+    decode_sequences: Floats
+    decode_context_tokens: Floats
+    free_blocks: Floats
+    blocks_in_use: Floats
+    foreign_requests: Floats
+    report_age_s: Floats
+    gpu_utilization: Floats
+    reported_waiting: Floats
+    link_flows: Floats

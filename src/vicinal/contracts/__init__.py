@@ -1,0 +1,1 @@
+"""Layer 4: what a policy may be. Protocols only."""

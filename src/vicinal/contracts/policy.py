@@ -1,0 +1,39 @@
+"""A policy takes the decision table and returns the row it takes, with its reason.
+
+A policy sees costs in seconds but need not use them; whatever it uses, the record prices its row like every other, so
+that policies can be compared decision by decision. State of a policy's own (a counter, a tree) lives in the policy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from vicinal.cost.pairs import Pair
+from vicinal.cost.table import Table
+from vicinal.domain.chance import Stream
+from vicinal.domain.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Row (i, j) of the table; `i == table.local_row` is the local plan.
+
+    `decode_bound` keeps the decode endpoint when the prefill is done; otherwise the policy chooses it anew then, from
+    a table whose only prefill endpoint is the one that holds the KV.
+    """
+
+    i: int
+    j: int
+    reason: str
+    decode_bound: bool = False
+
+
+class Policy(Protocol):
+    """`choose` is called with at least one pair that can serve, and `ranked`, the cheapest rows in order, local ones
+    included. It raises nothing and changes only its own state.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def choose(self, request: Request, table: Table, ranked: Sequence[Pair], chance: Stream) -> Choice: ...

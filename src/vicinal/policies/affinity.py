@@ -1,0 +1,30 @@
+"""`affinity`: `decode_first`, unless enough of the prompt is cached on a prefill endpoint: then `prefill_first`.
+
+The switch of MISSION A3/A4. A short shared prefix (a system prompt that everybody sends) is not worth piling all
+requests onto its holder, so the cached share of the prompt must reach `least_cached_share`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from vicinal.contracts.policy import Choice
+from vicinal.cost.pairs import Pair
+from vicinal.cost.table import Table
+from vicinal.domain.chance import Stream
+from vicinal.domain.request import Request
+from vicinal.policies.decode_first import DecodeFirst
+from vicinal.policies.prefill_first import PrefillFirst
+
+
+@dataclass(slots=True)
+class Affinity:
+    name: str = "affinity"
+    least_cached_share: float = 0.5
+    _cached: PrefillFirst = field(default_factory=PrefillFirst)
+    _fresh: DecodeFirst = field(default_factory=DecodeFirst)
+
+    def choose(self, request: Request, table: Table, ranked: Sequence[Pair], chance: Stream) -> Choice:
+        allowed = table.serving
+        cached_share = table.prefill.cached_tokens[allowed].max() / request.prompt_tokens
+        rule = self._cached if cached_share >= self.least_cached_share else self._fresh
+        return rule.choose(request, table, ranked, chance)

@@ -1,0 +1,41 @@
+"""What really happened to a request, beside what was predicted: the pairs that the costs are checked against (C2)."""
+
+from vicinal.domain.decision import TERMS, Decision, Observation
+from vicinal.domain.outcome import Outcome
+from vicinal.scheduler.tracked import Tracked
+
+
+def term(decision: Decision | None, name: str) -> float | None:
+    """A term of the chosen row; None when there is no decision or the row has no such term."""
+    return None if decision is None else decision.chosen.terms[TERMS.index(name)]
+
+
+def observation(tracked: Tracked, outcome: Outcome, output_tokens: int | None, now: float) -> Observation:
+    first, last = tracked.first_decision, tracked.decision
+    ttft_s = None if tracked.first_token_s is None else tracked.first_token_s - tracked.arrived_s
+    tpot_s = None
+    if tracked.first_token_s is not None and output_tokens is not None and output_tokens > 1:
+        tpot_s = (now - tracked.first_token_s) / (output_tokens - 1)
+    prefill_s = None
+    if tracked.prefill_done_s is not None and tracked.dispatched_s is not None:
+        prefill_s = tracked.prefill_done_s - tracked.dispatched_s
+    wait_s, compute_s = term(first, "wait_prefill"), term(first, "compute_prefill")
+    return Observation(
+        request_id=tracked.id,
+        at_s=now,
+        ending=outcome.ending,
+        reason=outcome.reason,
+        attempts=tracked.attempt,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        e2e_s=now - tracked.arrived_s,
+        output_tokens=output_tokens,
+        predicted_ttft_s=term(first, "ttft"),
+        predicted_tpot_s=term(last, "tpot"),
+        prefill_s=prefill_s,
+        predicted_prefill_s=None if wait_s is None or compute_s is None else wait_s + compute_s,
+        cached_tokens=tracked.cached_tokens,
+        predicted_cached_tokens=None if first is None else first.chosen.plan.cached_tokens,
+        moved_tokens=None if last is None else last.chosen.plan.moved_tokens,
+        held_s=tracked.held_s,
+    )

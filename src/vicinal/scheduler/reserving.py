@@ -1,0 +1,105 @@
+"""What each step of a request's life reserves and releases, and what is learned when it is over."""
+
+from vicinal.cluster.ledger import DecodeWork, PrefillWork
+from vicinal.cluster.state import ClusterState
+from vicinal.cost.model import CostModel, blocks_needed
+from vicinal.domain.effects import Warn
+from vicinal.domain.plan import Leg
+from vicinal.scheduler.cycle import Placed
+from vicinal.scheduler.observing import term
+from vicinal.scheduler.tracked import Tracked
+
+MEAN_GAIN = 0.05
+
+
+class Reservations:
+    """Keeps ledger and index in step with the requests. Releasing is idempotent."""
+
+    def __init__(self, state: ClusterState, cost: CostModel) -> None:
+        self._state = state
+        self._cost = cost
+
+    def plan(self, tracked: Tracked, placed: Placed, now: float) -> None:
+        """A plan was chosen: its prefill is queued, its decode pencilled, its blocks are on their way."""
+        request, plan = tracked.request, placed.decision.chosen.plan
+        state, slot = self._state, placed.prefill_slot
+        wait_s = float(state.ledger.wait_s(now)[slot])
+        self._cost.price.observe(wait_s, placed.compute_s, now)
+        state.mean_prefill_s = self._cost.price.mean_service_s
+        state.mean_context_tokens += MEAN_GAIN * (request.prompt_tokens - state.mean_context_tokens)
+        new_tokens = request.prompt_tokens - plan.cached_tokens
+        state.ledger.open_prefill(tracked.id, PrefillWork(slot, placed.compute_s, new_tokens), now)
+        state.ledger.pencil_decode(tracked.id, self._decode_work(tracked, placed.decode_slot))
+        tokens_there = None if plan.local else request.prompt_tokens
+        self._hold_blocks(tracked, slot, tokens_there)
+        self._expect(tracked, slot)
+
+    def prefill_done(self, tracked: Tracked, now: float) -> None:
+        self._state.ledger.close_prefill(tracked.id, now)
+
+    def hand_off(self, tracked: Tracked, placed: Placed, now: float) -> None:
+        """Decode is bound: HBM is taken there, and the KV travels."""
+        plan, decision = placed.decision.chosen.plan, placed.decision
+        state, slot = self._state, placed.decode_slot
+        state.ledger.rub_out_decode(tracked.id)
+        state.ledger.open_decode(tracked.id, self._decode_work(tracked, slot))
+        self._hold_blocks(tracked, slot, None)
+        self._expect(tracked, slot)
+        kv_bytes = plan.moved_tokens * state.fleet.endpoints[slot].kv_bytes_per_token
+        path = state.topology.path(placed.prefill_slot, slot)
+        slowest = max(
+            ((1 + state.ledger.link_flows[link]) / state.topology.bytes_per_s[link] for link in path.links), default=0.0
+        )
+        tracked.transfer_promise_s = path.latency_s + kv_bytes * float(slowest)
+        tracked.expected_start_s = now + (term(decision, "decode_ready") or 0.0)
+        tracked.expected_step_s = term(decision, "first_step") or 0.0
+        state.start_transfer(tracked.id, placed.prefill_slot, slot, kv_bytes)
+
+    def first_token(self, tracked: Tracked, now: float) -> Warn | None:
+        """The transfer, if any, is over. Returns a warning when its class of path has become alarmingly slow."""
+        state = self._state
+        if tracked.leg is Leg.WHOLE:
+            state.ledger.close_prefill(tracked.id, now)
+            work = state.ledger.rub_out_decode(tracked.id)
+            if work is not None:
+                state.ledger.open_decode(tracked.id, work)
+            return None
+        transfer = state.ledger.end_transfer(tracked.id)
+        if transfer is None or tracked.transfer_promise_s is None:
+            return None
+        state.ledger.free_blocks(tracked.id, transfer.source)
+        level = state.topology.path(transfer.source, transfer.target).level
+        seen_s = now - tracked.expected_start_s - tracked.expected_step_s
+        factor = self._cost.speeds.observe(level, tracked.transfer_promise_s, max(seen_s, 0.0), now)
+        if factor is None:
+            return None
+        source, target = (state.fleet.endpoints[slot].id for slot in (transfer.source, transfer.target))
+        text = (
+            f"transfers at level {level.label} take {factor:.1f} times what their links promise "
+            f"(last: {source} to {target}, {seen_s * 1e3:.0f} ms): has RDMA fallen back to TCP?"
+        )
+        return Warn("slow_path", target, text)
+
+    def release(self, tracked: Tracked, now: float) -> None:
+        self._state.ledger.release(tracked.id, now)
+        for slot in tracked.expected:
+            self._state.index.unexpect(slot, tracked.request.block_hashes)
+        tracked.expected.clear()
+
+    def _decode_work(self, tracked: Tracked, slot: int) -> DecodeWork:
+        request = tracked.request
+        return DecodeWork(
+            slot,
+            request.prompt_tokens + request.expected_output_tokens / 2,
+            request.prompt_tokens + request.expected_output_tokens,
+        )
+
+    def _hold_blocks(self, tracked: Tracked, slot: int, tokens: int | None) -> None:
+        """Take HBM for the prompt's `tokens`, or for the whole request when None."""
+        block_tokens = self._state.fleet.endpoints[slot].block_tokens
+        whole = blocks_needed(tracked.request, block_tokens)
+        self._state.ledger.hold_blocks(tracked.id, slot, whole if tokens is None else -(-tokens // block_tokens))
+
+    def _expect(self, tracked: Tracked, slot: int) -> None:
+        self._state.index.expect(slot, tracked.request.block_hashes)
+        tracked.expected.append(slot)

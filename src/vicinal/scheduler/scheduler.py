@@ -1,0 +1,270 @@
+"""The scheduler: `handle(event, now) -> effects`, and the time of its next alarm.
+
+Events change what is believed (cluster/state.py) or move a request along its table (scheduler/states.py); each move
+opens or closes reservations. Effects, once performed, come back as events. An event of a request or an attempt that is
+over changes nothing.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from vicinal.cluster.state import ClusterState
+from vicinal.contracts.policy import Policy
+from vicinal.cost.model import CostModel
+from vicinal.domain.chance import Stream
+from vicinal.domain.effects import Answer, Cancel, Dispatch, Effect, Record, RecordObservation, Warn
+from vicinal.domain.events import (
+    AlarmRang,
+    BlocksCleared,
+    BlocksRemoved,
+    BlocksStored,
+    ClientGone,
+    EndpointReported,
+    EndpointUnreachable,
+    Event,
+    FirstToken,
+    LegFailed,
+    PrefillDone,
+    RequestArrived,
+    RequestFinished,
+    TopologyChanged,
+)
+from vicinal.domain.ids import RequestId
+from vicinal.domain.outcome import Ending, Outcome
+from vicinal.domain.plan import Leg
+from vicinal.domain.request import Request
+from vicinal.scheduler.cycle import Cycle, Placed
+from vicinal.scheduler.holding import Holding
+from vicinal.scheduler.observing import observation
+from vicinal.scheduler.refusal import refusal
+from vicinal.scheduler.reserving import Reservations
+from vicinal.scheduler.settings import SchedulerSettings
+from vicinal.scheduler.states import Move
+from vicinal.scheduler.tracked import Tracked
+
+
+class Scheduler:
+    """One scheduler of one model's fleet. Everything it needs is handed in; two of them share nothing."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        cost: CostModel,
+        policy: Policy,
+        chance: Stream,
+        settings: SchedulerSettings,
+    ) -> None:
+        self.state = state
+        self.cost = cost
+        self.policy = policy
+        self.settings = settings
+        self.requests: dict[RequestId, Tracked] = {}
+        self.holding = Holding(settings.held_max, settings.hold_s_max)
+        self.reservations = Reservations(state, cost)
+        self._chance = chance
+        self._cycle = Cycle(state, cost, policy, chance, settings.local_prefill)
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        """Take in one event at time `now`, in seconds on the driver's clock, which never goes back."""
+        effects = self._apply(event, now)
+        if len(self.holding) and not isinstance(event, RequestArrived | BlocksStored | BlocksRemoved | BlocksCleared):
+            effects += self._retry_held(now)
+        return effects
+
+    def _apply(self, event: Event, now: float) -> list[Effect]:
+        match event:
+            case RequestArrived(request):
+                return self._arrived(request, now)
+            case PrefillDone() | FirstToken() | RequestFinished() | LegFailed():
+                tracked = self.requests.get(event.request_id)
+                if tracked is None or tracked.attempt != event.attempt:
+                    return []
+                return self._progress(tracked, event, now)
+            case ClientGone(request_id):
+                return self._client_gone(request_id, now)
+            case BlocksStored() | BlocksRemoved() | BlocksCleared():
+                self.state.apply_blocks(event, now)
+                return []
+            case EndpointReported(report):
+                self.state.apply_report(report)
+                return []
+            case EndpointUnreachable(endpoint, _):
+                self.state.lose(endpoint)
+                return []
+            case TopologyChanged(endpoints):
+                self.state.change_fleet(endpoints)
+                self.cost.rebuild(self.state.fleet, self.state.topology)
+                return []
+            case AlarmRang():
+                return self._refuse_expired(now)
+            case _:
+                assert_never(event)
+
+    def next_alarm(self) -> float | None:
+        """When `AlarmRang` is due: the first held request's patience ends."""
+        return self.holding.next_deadline_s()
+
+    def _progress(
+        self, tracked: Tracked, event: PrefillDone | FirstToken | RequestFinished | LegFailed, now: float
+    ) -> list[Effect]:
+        match event:
+            case PrefillDone():
+                return self._prefill_done(tracked, event, now)
+            case FirstToken():
+                return self._first_token(tracked, now)
+            case RequestFinished():
+                if event.cached_tokens is not None:
+                    tracked.cached_tokens = event.cached_tokens
+                return self._end(tracked, Move.FINISH, Outcome(Ending.DONE), event.output_tokens, now)
+            case LegFailed():
+                return self._leg_failed(tracked, event, now)
+            case _:
+                assert_never(event)
+
+    def _arrived(self, request: Request, now: float) -> list[Effect]:
+        if request.id in self.requests:
+            return [Answer(request.id, Outcome(Ending.REJECTED, f"request id {request.id} is in use"))]
+        tracked = Tracked(request, arrived_s=now)
+        self.requests[request.id] = tracked
+        if len(self.holding):
+            return self._hold(tracked, now)
+        return self._place(tracked, now)
+
+    def _place(self, tracked: Tracked, now: float) -> list[Effect]:
+        """Plan and send off; or hold, or refuse."""
+        placed = self._cycle.plan(tracked, len(self.holding), now)
+        if not isinstance(placed, Placed):
+            outcome = refusal(placed, self._retry_after_s())
+            if outcome is None:
+                return self._hold(tracked, now)
+            return self._end(tracked, Move.SHED, outcome, None, now)
+        tracked.attempt += 1
+        return self._send(tracked, placed, now)
+
+    def _send(self, tracked: Tracked, placed: Placed, now: float) -> list[Effect]:
+        decision = placed.decision
+        plan = decision.chosen.plan
+        tracked.move(Move.PLAN)
+        tracked.plan, tracked.decision, tracked.decode_bound = plan, decision, placed.decode_bound
+        tracked.first_decision = tracked.first_decision or decision
+        tracked.leg = Leg.WHOLE if plan.local else Leg.PREFILL
+        tracked.dispatched_s = now
+        self.reservations.plan(tracked, placed, now)
+        tracked.move(Move.DISPATCH)
+        return [Record(decision), Dispatch(tracked.id, tracked.attempt, tracked.leg, plan.prefill, plan)]
+
+    def _prefill_done(self, tracked: Tracked, event: PrefillDone, now: float) -> list[Effect]:
+        if tracked.leg is not Leg.PREFILL:
+            return []
+        tracked.cached_tokens = event.cached_tokens
+        tracked.prefill_done_s = now
+        self.reservations.prefill_done(tracked, now)
+        if not event.handed_off:
+            return []
+        placed = self._cycle.plan_decode(tracked, len(self.holding), now)
+        if not isinstance(placed, Placed):
+            outcome = Outcome(Ending.NO_ENDPOINT, "the prefill is done, but no endpoint can decode", 1.0)
+            return [Cancel(tracked.id, tracked.attempt), *self._end(tracked, Move.FAIL, outcome, None, now)]
+        plan = placed.decision.chosen.plan
+        tracked.move(Move.HAND_OFF)
+        tracked.plan, tracked.decision, tracked.leg = plan, placed.decision, Leg.DECODE
+        tracked.decode_dispatched_s = now
+        self.reservations.hand_off(tracked, placed, now)
+        return [Record(placed.decision), Dispatch(tracked.id, tracked.attempt, Leg.DECODE, plan.decode, plan)]
+
+    def _first_token(self, tracked: Tracked, now: float) -> list[Effect]:
+        if tracked.first_token_s is not None or tracked.leg is Leg.PREFILL:
+            return []
+        tracked.move(Move.FIRST_TOKEN)
+        tracked.first_token_s = now
+        warning = self.reservations.first_token(tracked, now)
+        return [warning] if warning else []
+
+    def _leg_failed(self, tracked: Tracked, event: LegFailed, now: float) -> list[Effect]:
+        assert tracked.plan is not None
+        endpoint = tracked.plan.decode if event.leg is Leg.DECODE else tracked.plan.prefill
+        if event.client_fault:
+            return self._end(tracked, Move.FAIL, Outcome(Ending.REJECTED, event.reason), None, now)
+        self.state.lose(endpoint)
+        tracked.tried.add(endpoint)
+        lost = Warn("leg_failed", endpoint, f"{event.leg} leg on {endpoint} failed: {event.reason}")
+        if event.started:
+            outcome = Outcome(Ending.STREAM_BROKEN, f"the engine failed while answering: {event.reason}")
+            return [lost, *self._end(tracked, Move.FAIL, outcome, None, now)]
+        if tracked.attempt >= self.settings.attempts_max:
+            outcome = Outcome(Ending.ENGINE_FAILED, f"{tracked.attempt} attempts failed; the last: {event.reason}", 1.0)
+            return [lost, *self._end(tracked, Move.FAIL, outcome, None, now)]
+        self.reservations.release(tracked, now)
+        tracked.move(Move.REPLAN)
+        tracked.plan = tracked.leg = None
+        return [lost, *self._place(tracked, now)]
+
+    def _client_gone(self, request_id: RequestId, now: float) -> list[Effect]:
+        tracked = self.requests.get(request_id)
+        if tracked is None:
+            return []
+        attempt = tracked.attempt
+        ended = self._end(tracked, Move.CANCEL, Outcome(Ending.CANCELLED, "the client went away"), None, now)
+        return [Cancel(request_id, attempt), *ended]
+
+    def _hold(self, tracked: Tracked, now: float) -> list[Effect]:
+        if self.holding.full:
+            outcome = Outcome(
+                Ending.QUEUE_FULL, f"{len(self.holding)} requests are held already", self._retry_after_s()
+            )
+            return self._end(tracked, Move.SHED, outcome, None, now)
+        tracked.move(Move.HOLD)
+        tracked.held_since_s = now
+        self.holding.add(tracked.id, now)
+        return []
+
+    def _retry_held(self, now: float) -> list[Effect]:
+        """Something may have freed room: place held requests, oldest first, until one must go on waiting."""
+        effects: list[Effect] = []
+        while (request_id := self.holding.first()) is not None:
+            tracked = self.requests[request_id]
+            placed = self._cycle.plan(tracked, len(self.holding), now)
+            if isinstance(placed, Placed):
+                self._unhold(tracked, now)
+                tracked.attempt += 1
+                effects += self._send(tracked, placed, now)
+                continue
+            outcome = refusal(placed, self._retry_after_s())
+            if outcome is None:
+                break
+            self._unhold(tracked, now)
+            effects += self._end(tracked, Move.SHED, outcome, None, now)
+        return effects
+
+    def _refuse_expired(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for request_id in self.holding.expired(now):
+            tracked = self.requests[request_id]
+            self._unhold(tracked, now)
+            reason = f"no endpoint had room within {tracked.held_s:.1f} s"
+            outcome = Outcome(Ending.WAITED_TOO_LONG, reason, self._retry_after_s())
+            effects += self._end(tracked, Move.SHED, outcome, None, now)
+        return effects
+
+    def _unhold(self, tracked: Tracked, now: float) -> None:
+        self.holding.remove(tracked.id)
+        if tracked.held_since_s is not None:
+            tracked.held_s += now - tracked.held_since_s
+            tracked.held_since_s = None
+
+    def _end(
+        self, tracked: Tracked, move: Move, outcome: Outcome, output_tokens: int | None, now: float
+    ) -> list[Effect]:
+        """The request is over: give everything back, and say how it ended."""
+        self._unhold(tracked, now)
+        tracked.move(move)
+        self.reservations.release(tracked, now)
+        del self.requests[tracked.id]
+        effects: list[Effect] = []
+        if outcome.ending not in (Ending.DONE, Ending.CANCELLED):
+            effects.append(Answer(tracked.id, outcome))
+        effects.append(RecordObservation(observation(tracked, outcome, output_tokens, now)))
+        return effects
+
+    def _retry_after_s(self) -> float:
+        return self.settings.retry_after_s * (1.0 + self._chance.random())

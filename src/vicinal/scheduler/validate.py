@@ -1,0 +1,68 @@
+"""Every invariant of the scheduler's whole state, in one function. Tests tear down through it; a live process that is
+idle can run it too. It costs time in proportion to the state, so it is not for the hot path."""
+
+import numpy as np
+
+from vicinal.scheduler.scheduler import Scheduler
+from vicinal.scheduler.states import State
+
+
+class BrokenInvariantError(AssertionError):
+    """The state contradicts itself: a bug. The message says which sum, owner or state is wrong."""
+
+
+def validate(scheduler: Scheduler) -> None:
+    """Raise `BrokenInvariantError` unless all holds. With no live request every reservation must be zero."""
+    ledger, requests = scheduler.state.ledger, scheduler.requests
+    for name, owners in (
+        ("prefill", ledger.prefills),
+        ("pencilled decode", ledger.pencilled),
+        ("decode", ledger.decodes),
+        ("transfer", ledger.transfers),
+        ("blocks", {owner for owner, _ in ledger.blocks}),
+    ):
+        strangers = set(owners) - set(requests)
+        if strangers:
+            raise BrokenInvariantError(f"{name} reserved for requests that are over: {sorted(strangers)[:5]}")
+    for tracked in requests.values():
+        if tracked.state.final:
+            raise BrokenInvariantError(f"{tracked.id} is {tracked.state} and still tracked")
+        if (tracked.state is State.HELD) != (tracked.id in scheduler.holding):
+            raise BrokenInvariantError(f"{tracked.id} is {tracked.state}, which the queue of held requests contradicts")
+        if tracked.state is State.HELD and tracked.expected:
+            raise BrokenInvariantError(f"{tracked.id} is held and has blocks on their way")
+    _sums(scheduler)
+    scheduler.state.index.validate()
+
+
+def _sums(scheduler: Scheduler) -> None:
+    ledger = scheduler.state.ledger
+    slots = len(scheduler.state.fleet)
+    expected = {
+        "backlog_s": np.zeros(slots),
+        "prefill_count": np.zeros(slots),
+        "prefill_tokens": np.zeros(slots),
+        "decode_count": np.zeros(slots),
+        "decode_context_tokens": np.zeros(slots),
+        "pencilled_count": np.zeros(slots),
+        "pencilled_context_tokens": np.zeros(slots),
+        "decode_tokens": np.zeros(slots),
+        "blocks_reserved": np.zeros(slots),
+        "link_flows": np.zeros(len(scheduler.state.topology.links) + 1),
+    }
+    for work in ledger.prefills.values():
+        expected["backlog_s"][work.slot] += work.compute_s
+        expected["prefill_count"][work.slot] += 1
+        expected["prefill_tokens"][work.slot] += work.new_tokens
+    for kind, works in (("decode", ledger.decodes), ("pencilled", ledger.pencilled)):
+        for decode in works.values():
+            expected[f"{kind}_count"][decode.slot] += 1
+            expected[f"{kind}_context_tokens"][decode.slot] += decode.context_tokens
+            expected["decode_tokens"][decode.slot] += decode.total_tokens
+    for (_, slot), blocks in ledger.blocks.items():
+        expected["blocks_reserved"][slot] += blocks
+    for transfer in ledger.transfers.values():
+        expected["link_flows"][list(transfer.links)] += 1
+    for name, sums in expected.items():
+        if not np.allclose(getattr(ledger, name), sums, rtol=1e-6, atol=1e-6):
+            raise BrokenInvariantError(f"ledger.{name} is {getattr(ledger, name)}, its reservations sum to {sums}")
