@@ -1,0 +1,1 @@
+"""Layer 7: values of the core as bytes, and back."""
