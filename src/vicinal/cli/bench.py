@@ -1,0 +1,45 @@
+"""`vicinal bench`: how fast the hot paths are, as figures with their aims."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+from vicinal.cli import bench_decide
+from vicinal.cli.bench_decide import BenchFigure
+
+
+class Subject(StrEnum):
+    """What can be measured."""
+
+    DECIDE = "decide"
+
+
+def bench(
+    subject: Annotated[Subject, Parameter(help="What to measure.")],
+    *,
+    json: Annotated[bool, Parameter(help="Print JSON, and nothing else.", negative="")] = False,
+) -> None:
+    """Measure a hot path on this machine, one core. Other work on the machine shows in the figures."""
+    match subject:
+        case Subject.DECIDE:
+            figures = bench_decide.figures()
+    if json:
+        print(msgspec.json.encode({"figures": figures}).decode())
+    else:
+        Console().print(_table(subject, figures))
+
+
+def _table(subject: Subject, figures: list[BenchFigure]) -> Table:
+    table = Table(title=f"vicinal bench {subject}", title_justify="left")
+    table.add_column("figure")
+    for name in ("value", "unit", "aim", "holds"):
+        table.add_column(name, justify="right")
+    for figure in figures:
+        holds = "" if figure.holds is None else ("yes" if figure.holds else "no")
+        aim = "" if figure.aim is None else f"{figure.aim:,.0f}"
+        table.add_row(figure.name, f"{figure.value:,.1f}", figure.unit, aim, holds)
+    return table

@@ -1,0 +1,39 @@
+"""`vicinal`: the command line's entrance. Each command is a file of this folder."""
+
+import sys
+
+from cyclopts import App
+
+import vicinal
+from vicinal.cli.bench import bench
+from vicinal.cli.engine import engine
+from vicinal.cli.explain import explain
+from vicinal.cli.problems import PROBLEMS
+from vicinal.cli.serve import serve
+from vicinal.cli.up import up
+
+app = App(
+    name="vicinal",
+    version=vicinal.__version__,
+    help="Decides which GPU serves an LLM request, in seconds of expected cost. Start with `vicinal up`.",
+)
+app.command(up)
+app.command(serve)
+app.command(engine)
+app.command(explain)
+app.command(bench)
+
+
+def main() -> None:
+    """Run a command. What a user can mend is one line on the error output and exit code 2, not a traceback."""
+    try:
+        app()
+    except PROBLEMS as problem:
+        print(f"vicinal: {problem}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

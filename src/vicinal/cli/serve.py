@@ -1,0 +1,37 @@
+"""`vicinal serve`: the gateway over real engines."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from vicinal.cli.loop import run, stop_on_signal
+from vicinal.config.fleet import Config
+from vicinal.config.load import load
+from vicinal.gateway.clock import ModelClock
+from vicinal.wiring.live import LiveSystem
+
+
+def serve(
+    *,
+    config: Annotated[Path, Parameter(help="The TOML file that names the engines; see docs/configuration.md.")],
+    capture: Annotated[
+        Path | None, Parameter(help="Write the exact log of events, alarms and seeds to this file.")
+    ] = None,
+) -> None:
+    """Serve an OpenAI-compatible API in front of vLLM engines, and decide for each request where it runs."""
+    run(_serve(load(config, os.environ), capture))
+
+
+async def _serve(config: Config, capture: Path | None) -> None:
+    live = LiveSystem(config, ModelClock(), capture)
+    with stop_on_signal() as stop:
+        try:
+            port = await live.start()
+            server = config.server
+            print(f"{config.model.name} at http://{server.host}:{port}/v1, {len(live.fleet)} engines", flush=True)
+            print(f"metrics and state at http://{server.admin_host}:{server.admin_port}", flush=True)
+            await stop.wait()
+        finally:
+            await live.stop()

@@ -1,0 +1,147 @@
+"""Clusters that cannot be: each key is fine by itself, and together they mean nothing. One rule per function.
+
+A rule yields (key, what is wrong and what would cure it). Whether a profile, policy or dialect exists is checked where
+those names are known.
+"""
+
+from collections.abc import Callable, Iterator
+
+from vicinal.config.cluster import block_tokens, kv_blocks, kv_bytes_per_token
+from vicinal.config.fleet import Config, Endpoint
+from vicinal.config.problems import Key, key_text, nearest
+
+Finding = tuple[Key, str]
+
+
+def findings(config: Config) -> Iterator[Finding]:
+    """Everything that is impossible about `config`, in the order of the rules."""
+    for rule in _RULES:
+        yield from rule(config)
+
+
+def _somebody_decodes(config: Config) -> Iterator[Finding]:
+    if not config.endpoint:
+        yield ("endpoint",), "no endpoint; add an [[endpoint]] table with id, url and kv_blocks"
+    elif not any(entry.role.decodes for entry in config.endpoint):
+        yield ("endpoint",), 'no endpoint decodes; give at least one role = "decode" or "both"'
+
+
+def _names_are_unique(config: Config) -> Iterator[Finding]:
+    ids: dict[str, int] = {}
+    for at, entry in enumerate(config.endpoint):
+        if (first := ids.setdefault(entry.id, at)) != at:
+            yield ("endpoint", at, "id"), f'"{entry.id}" is endpoint[{first}] already'
+    names: dict[str, int] = {}
+    for at, service in enumerate(config.service):
+        if (first := names.setdefault(service.name, at)) != at:
+            yield ("service", at, "name"), f'"{service.name}" is service[{first}] already'
+
+
+def _addresses_are_unique(config: Config) -> Iterator[Finding]:
+    taken: dict[str, str] = {}
+    for key, address in _addresses(config):
+        if address in taken:
+            yield key, f"{address} is taken by {taken[address]}; choose another port"
+        else:
+            taken[address] = key_text(key)
+
+
+def _addresses(config: Config) -> Iterator[tuple[Key, str]]:
+    server = config.server
+    for key, host, port in (("port", server.host, server.port), ("admin_port", server.admin_host, server.admin_port)):
+        if port:
+            yield ("server", key), f"{_host(host)}:{port}"
+    for at, entry in enumerate(config.endpoint):
+        for name, url in _urls(entry):
+            host, _, digits = url.rstrip("/").partition("://")[2].rpartition(":")
+            yield ("endpoint", at, name), f"{_host(host)}:{digits}" if host else url
+
+
+def _urls(entry: Endpoint) -> Iterator[tuple[str, str]]:
+    for name, url in (("url", entry.url), ("events_url", entry.events_url), ("replay_url", entry.replay_url)):
+        if url:
+            yield name, url
+
+
+def _host(name: str) -> str:
+    return "127.0.0.1" if name == "localhost" else name
+
+
+def _ports_exist(config: Config) -> Iterator[Finding]:
+    for at, entry in enumerate(config.endpoint):
+        for name, url in _urls(entry):
+            if url.startswith("ipc:"):
+                continue
+            digits = url.rstrip("/").rpartition(":")[2]
+            if not (digits.isdecimal() and 1 <= int(digits) <= 65535):
+                yield ("endpoint", at, name), f'"{url}" has no port between 1 and 65535'
+
+
+def _kv_is_said_once(config: Config) -> Iterator[Finding]:
+    for at, entry in enumerate(config.endpoint):
+        key: Key = ("endpoint", at)
+        if entry.kv_blocks is None and entry.kv_tokens is None:
+            yield key, f'"{entry.id}" does not say how much KV it holds; give kv_blocks or kv_tokens'
+        elif entry.kv_blocks is not None and entry.kv_tokens is not None:
+            yield (*key, "kv_tokens"), "kv_blocks says it already; leave one of them out"
+        elif not kv_blocks(config, entry):
+            yield (*key, "kv_tokens"), f"less than one block, which has {block_tokens(config, entry)} tokens"
+
+
+def _kv_is_alike(config: Config) -> Iterator[Finding]:
+    """KV moves between endpoints of a model block by block, so blocks must be alike."""
+    if not config.endpoint:
+        return
+    first = config.endpoint[0]
+    for name, figure in (("block_tokens", block_tokens), ("kv_bytes_per_token", kv_bytes_per_token)):
+        for at, entry in enumerate(config.endpoint):
+            if figure(config, entry) != figure(config, first):
+                yield (
+                    ("endpoint", at, name) if getattr(entry, name) else ("endpoint", at),
+                    f'"{entry.id}" has {name} {figure(config, entry)} and "{first.id}" has {figure(config, first)}: '
+                    f"KV of {config.model.name} could not move between them",
+                )
+
+
+def _places_nest(config: Config) -> Iterator[Finding]:
+    """In a tree, a host hangs under one leaf, and a leaf's name belongs to one pod and site."""
+    leaf_of: dict[str, tuple[str, str, str]] = {}
+    pod_of: dict[str, tuple[str, str]] = {}
+    for at, entry in enumerate(config.endpoint):
+        if entry.host and entry.leaf:
+            place = (entry.leaf, entry.pod, entry.site)
+            if (other := leaf_of.setdefault(entry.host, place)) != place:
+                yield (
+                    ("endpoint", at, "host"),
+                    f'"{entry.host}" is under leaf "{other[0]}" and under leaf "{entry.leaf}"',
+                )
+        if entry.leaf:
+            above = (entry.pod, entry.site)
+            if (known := pod_of.setdefault(entry.leaf, above)) != above:
+                yield (
+                    ("endpoint", at, "leaf"),
+                    f'leaf "{entry.leaf}" is in pod "{known[0]}" of site "{known[1]}" and in pod "{entry.pod}" of site '
+                    f'"{entry.site}"; give each leaf a name of its own',
+                )
+
+
+def _uplinks_exist(config: Config) -> Iterator[Finding]:
+    places = dict.fromkeys(name for entry in config.endpoint for name in (entry.leaf, entry.pod) if name)
+    for name in config.network.uplinks_gbytes_per_s:
+        if name not in places:
+            yield (
+                ("network", "uplinks_gbytes_per_s", name),
+                f'no endpoint is in a leaf or pod "{name}"{nearest(name, places)}',
+            )
+
+
+_RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
+    _somebody_decodes,
+    _names_are_unique,
+    _ports_exist,
+    _addresses_are_unique,
+    _kv_is_said_once,
+    _kv_is_alike,
+    _places_nest,
+    _uplinks_exist,
+)

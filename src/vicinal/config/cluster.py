@@ -1,0 +1,92 @@
+"""A configuration as the values that the core and the drivers work with. TOML's units become SI here and only here."""
+
+from pathlib import Path
+
+import vicinal
+from vicinal.config.fleet import Config
+from vicinal.config.fleet import Endpoint as Entry
+from vicinal.domain.endpoint import Endpoint, Placement
+from vicinal.domain.ids import EndpointId, ModelId
+from vicinal.domain.request import BATCH, INTERACTIVE, ServiceClass
+from vicinal.topology.tree import TreeNetwork
+
+PACKAGED_TOKENIZER = "tiny"
+
+
+def endpoints(config: Config) -> tuple[Endpoint, ...]:
+    """The fleet, in the order of the file. `config` has passed the checks of checks.py."""
+    return tuple(_endpoint(config, entry) for entry in config.endpoint)
+
+
+def tree_network(config: Config) -> TreeNetwork:
+    """The network's figures, in seconds and bytes per second."""
+    network = config.network
+    return TreeNetwork(
+        host_bytes_per_s=network.host_gbytes_per_s * 1e9,
+        host_latency_s=network.host_latency_us / 1e6,
+        leaf_latency_s=network.leaf_latency_us / 1e6,
+        spine_latency_s=network.spine_latency_us / 1e6,
+        across_latency_s=network.across_latency_us / 1e6,
+        leaf_oversubscription=network.leaf_oversubscription,
+        pod_oversubscription=network.pod_oversubscription,
+        uplink_bytes_per_s={name: rate * 1e9 for name, rate in network.uplinks_gbytes_per_s.items()},
+    )
+
+
+def services(config: Config) -> tuple[ServiceClass, ...]:
+    """The kinds of request; `interactive` and `batch` where the file names none. The first is the default kind."""
+    if not config.service:
+        return (INTERACTIVE, BATCH)
+    return tuple(
+        ServiceClass(
+            name=service.name,
+            ttft_weight=service.ttft_weight,
+            tpot_weight=service.tpot_weight,
+            ttft_floor_s=service.ttft_floor_s,
+            ttft_factor=service.ttft_factor,
+            tpot_objective_s=service.tpot_objective_s,
+            miss_factor=service.miss_factor,
+        )
+        for service in config.service
+    )
+
+
+def tokenizer_folder(config: Config) -> Path | None:
+    """The folder of the model's tokenizer; None when the configuration has none."""
+    if config.model.tokenizer == PACKAGED_TOKENIZER:
+        return Path(vicinal.__file__).parent / "data" / "tiny-model"
+    return Path(config.model.tokenizer) if config.model.tokenizer else None
+
+
+def block_tokens(config: Config, entry: Entry) -> int:
+    return entry.block_tokens or config.model.block_tokens
+
+
+def kv_bytes_per_token(config: Config, entry: Entry) -> int:
+    return entry.kv_bytes_per_token or config.model.kv_bytes_per_token
+
+
+def kv_blocks(config: Config, entry: Entry) -> int:
+    """Blocks of KV in an endpoint's HBM; 0 when its tokens do not make one block."""
+    return entry.kv_blocks or (entry.kv_tokens or 0) // block_tokens(config, entry)
+
+
+def _endpoint(config: Config, entry: Entry) -> Endpoint:
+    model = config.model
+    return Endpoint(
+        id=EndpointId(entry.id),
+        url=entry.url.rstrip("/"),
+        role=entry.role,
+        model=ModelId(model.name),
+        profile=entry.profile or model.profile,
+        kv_blocks=kv_blocks(config, entry),
+        block_tokens=block_tokens(config, entry),
+        kv_bytes_per_token=kv_bytes_per_token(config, entry),
+        model_tokens_max=entry.tokens_max or model.tokens_max,
+        nic_bytes_per_s=(entry.nic_gbytes_per_s or config.network.nic_gbytes_per_s) * 1e9,
+        placement=Placement(entry.host, entry.leaf, entry.pod, entry.site),
+        sequences_max=entry.sequences_max,
+        dialect=entry.dialect,
+        events_url=entry.events_url,
+        replay_url=entry.replay_url,
+    )

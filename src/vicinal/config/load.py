@@ -1,0 +1,48 @@
+"""Reads a configuration: TOML text and environment -> Config, or one ConfigError that says all that is wrong."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from vicinal.config.build import build
+from vicinal.config.checks import findings
+from vicinal.config.environment import overlay
+from vicinal.config.fleet import Config
+from vicinal.config.lines import line_of
+from vicinal.config.problems import ConfigError, Key, Problem, key_text
+
+
+def load(path: str | Path, environ: Mapping[str, str]) -> Config:
+    """The configuration in the file at `path`, with the overrides in `environ` (see environment.py).
+
+    Raises ConfigError; also when the file is not there or is not UTF-8.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([Problem(str(path), "", error.strerror or "cannot be read")]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError([Problem(str(path), "", f"byte {error.start} is not UTF-8")]) from None
+    return parse(text, str(path), environ)
+
+
+def parse(text: str, source: str, environ: Mapping[str, str]) -> Config:
+    """Like `load`, for text at hand; `source` is what error messages call it."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([Problem(source, "", f"not valid TOML: {error}")]) from None
+    merged, variables = overlay(raw, environ)
+
+    def where(key: Key) -> str:
+        for end in range(len(key), 0, -1):
+            if key[:end] in variables:
+                return variables[key[:end]]
+            if line := line_of(text, key[:end]):
+                return f"{source}:{line}"
+        return source
+
+    config = build(merged, where)
+    if problems := [Problem(where(key), key_text(key), text) for key, text in findings(config)]:
+        raise ConfigError(problems)
+    return config

@@ -1,0 +1,40 @@
+"""A key's annotation in words, the same for error messages and for the documentation."""
+
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+import msgspec
+
+from vicinal.domain.endpoint import Role
+
+_TYPES: dict[Any, str] = {int: "integer", float: "number", str: "text", bool: "true or false"}
+_BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+
+
+def type_text(annotation: Any) -> str:
+    """`integer, ≥ 0, ≤ 65535` for a port. Every annotation of the schema has such a text."""
+    if hasattr(annotation, "__metadata__"):
+        parts = [type_text(annotation.__origin__)]
+        for meta in annotation.__metadata__:
+            parts += [f"{sign} {getattr(meta, name):g}" for name, sign in _BOUNDS if getattr(meta, name) is not None]
+            parts += ["not empty"] if meta.min_length else []
+        return ", ".join(parts)
+    if annotation is Role:
+        return " or ".join(f'"{role.value}"' for role in Role)
+    if get_origin(annotation) in (Union, UnionType):
+        return type_text(next(each for each in get_args(annotation) if each is not NoneType))
+    if get_origin(annotation) is dict:
+        return f"table of name = {type_text(get_args(annotation)[1])}"
+    return _TYPES[annotation]
+
+
+def meaning(annotation: Any) -> str:
+    """What the key is for. A test sees to it that every key says so."""
+    return next((meta.description for meta in getattr(annotation, "__metadata__", ()) if meta.description), "")
+
+
+def refusal(annotation: Any, raw: Any) -> str:
+    """Why `raw` is no value for the key: what was expected, and what came instead."""
+    pattern = any(meta.pattern for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, msgspec.Meta))
+    hint = f" ({meaning(annotation)})" if pattern else ""
+    return f"expected {type_text(annotation)}{hint}, not {raw!r}"

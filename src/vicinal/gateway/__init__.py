@@ -1,0 +1,1 @@
+"""The asyncio driver: real clock, real sockets, one scheduler."""

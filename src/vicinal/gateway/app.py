@@ -1,0 +1,106 @@
+"""The gateway as a whole: server, routes, relay, engine connections, and the core's driver, put together.
+
+It is made of plain arguments: what they come from (a file, an emulated cluster) is somebody else's business.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from vicinal.domain.decision import Decision, Observation
+from vicinal.domain.effects import Warn
+from vicinal.domain.endpoint import Endpoint
+from vicinal.domain.events import Event
+from vicinal.gateway.clock import ModelClock
+from vicinal.gateway.counters import GatewayCounters
+from vicinal.gateway.directory import EndpointDirectory
+from vicinal.gateway.driver import CoreDriver, Scheduler
+from vicinal.gateway.http_server import HttpServer
+from vicinal.gateway.limits import Limits
+from vicinal.gateway.output_lengths import OutputLengths
+from vicinal.gateway.parse import RequestParser, ServedModel, TrustedHeaders
+from vicinal.gateway.relay import Relay
+from vicinal.gateway.routes import Routes
+from vicinal.gateway.upstream import UpstreamPool
+
+
+def _ignore(_: object) -> None:
+    """The default place for what nobody wants to keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watchers:
+    """Who is told what the core decides and sees. `exposition` gives the text of `/metrics`."""
+
+    record: Callable[[Decision], None] = _ignore
+    observe: Callable[[Observation], None] = _ignore
+    warn: Callable[[Warn], None] = _ignore
+    capture: Callable[[Event, float], None] | None = None
+    exposition: Callable[[], bytes] = bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the gateway serves and to whom: models, their engines, whose headers it believes."""
+
+    models: tuple[ServedModel, ...]
+    endpoints: tuple[Endpoint, ...]
+    trusted: TrustedHeaders = field(default_factory=TrustedHeaders)
+
+
+class Gateway:
+    """One core behind one address. Make it inside a running event loop.
+
+    `driver` is where feeds post what they hear from engines; `counters` and `lengths` can be read at any time.
+    """
+
+    def __init__(
+        self,
+        served: Served,
+        scheduler: Scheduler,
+        clock: ModelClock,
+        limits: Limits | None = None,
+        watchers: Watchers | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.counters = GatewayCounters()
+        self.lengths = OutputLengths()
+        watchers = watchers or Watchers()
+        self._directory = EndpointDirectory(served.endpoints)
+        self._pool = UpstreamPool(self.limits, self.counters)
+        self.relay = Relay(self._directory, self._pool, self.counters, self.lengths, self.limits)
+        self.driver = CoreDriver(
+            scheduler,
+            clock,
+            asyncio.get_running_loop(),
+            self.relay.perform,
+            record=watchers.record,
+            observe=watchers.observe,
+            warn=watchers.warn,
+            capture=watchers.capture,
+        )
+        self.relay.connect(self.driver)
+        parser = RequestParser(served.models, self.lengths, self.counters, served.trusted)
+        routes = Routes(
+            self.relay, parser, self.counters, watchers.exposition, lambda: not self._server.stopping, int(time.time())
+        )
+        self._server = HttpServer(routes.handle, self.limits, self._count_refusal)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port (0 takes a free one). Raises OSError naming host:port and how to change it."""
+        return await self._server.start(host, port)
+
+    async def stop(self) -> None:
+        """Accept no more, let running answers finish for up to `limits.drain_s`, then close everything."""
+        await self._server.stop(self.limits.drain_s)
+        self.driver.close()
+        await self._pool.close()
+
+    def replace_endpoints(self, endpoints: Iterable[Endpoint]) -> None:
+        """Send to exactly these from now on. Telling the core (`TopologyChanged`) is the caller's part."""
+        self._directory.replace(endpoints)
+        self._pool.keep_only(self._directory.addresses())
+
+    def _count_refusal(self) -> None:
+        self.counters.refused += 1

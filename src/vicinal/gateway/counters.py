@@ -1,0 +1,25 @@
+"""What the data path counts of itself, for whoever exposes it. Plain integers: they are bumped in the hot path."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class GatewayCounters:
+    """Totals since the start.
+
+    `estimated_prompts` had no exact token count (no tokenizer, or a form it cannot render): no KV awareness for them.
+    `handoffs_missing` are prefill legs cut by length without params: decode recomputes. `stale_retries` are requests
+    sent again because an engine had closed an idle connection.
+    """
+
+    requests: int = 0
+    refused: int = 0
+    estimated_prompts: int = 0
+    clients_gone: int = 0
+    legs_failed: int = 0
+    handoffs: int = 0
+    handoffs_missing: int = 0
+    prefill_answers: int = 0
+    streams_broken: int = 0
+    stale_retries: int = 0
+    connections_opened: int = 0

@@ -1,0 +1,1 @@
+"""Feeds: asyncio drivers that turn what engines say of themselves into domain events."""

@@ -1,0 +1,56 @@
+"""HTTP/1.1 messages as the gateway's server sees and writes them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+_REASONS = {int(status): status.phrase.encode() for status in HTTPStatus} | {499: b"Client Closed Request"}
+
+JSON = b"application/json"
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One complete request. `path` has no query; `headers` have lower-case names, the last of equals counts."""
+
+    method: bytes
+    path: bytes
+    headers: Mapping[bytes, bytes]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that is refused while it is read; its connection ends with the answer."""
+
+    status: int
+    message: str
+
+
+def response_head(
+    status: int, content_type: bytes, extra: bytes, *, length: int | None, chunked: bool, keep_alive: bool
+) -> bytes:
+    """Status line and headers. `extra` are whole header lines, each with its line end.
+
+    With neither `length` nor `chunked`, the end of the connection ends the body (HTTP/1.0).
+    """
+    framing = b""
+    if length is not None:
+        framing = b"Content-Length: %d\r\n" % length
+    elif chunked:
+        framing = b"Transfer-Encoding: chunked\r\nCache-Control: no-cache\r\n"
+    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\n%b%b%b\r\n" % (
+        status,
+        _REASONS.get(status, b"Unknown"),
+        content_type,
+        extra,
+        framing,
+        b"" if keep_alive else b"Connection: close\r\n",
+    )
+
+
+def chunk_of(data: bytes) -> bytes:
+    """`data` (not empty: an empty chunk would end the body) as one chunk of a chunked body."""
+    return b"%x\r\n%b\r\n" % (len(data), data)

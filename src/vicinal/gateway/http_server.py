@@ -1,0 +1,82 @@
+"""The HTTP/1.1 server of the data path, on asyncio.Protocol and httptools (DESIGN 13: ten times a framework's speed).
+
+One sweep per server looks at the deadlines of all connections: no timer is armed per connection and phase.
+"""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Callable
+
+from vicinal.gateway.limits import Limits
+from vicinal.gateway.server_connection import Handler, ServerConnection
+
+_CURES = {
+    errno.EADDRINUSE: "the port is in use; choose another port (0 takes any free one), or stop what listens there",
+    errno.EACCES: "this port needs privileges; choose one above 1023",
+}
+
+
+class HttpServer:
+    """Listens on one address and gives each complete request to `handler`."""
+
+    def __init__(self, handler: Handler, limits: Limits, count_refusal: Callable[[], None]) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.stopping = False
+        self._count_refusal = count_refusal
+        self._connections: set[ServerConnection] = set()
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._all_closed = asyncio.Event()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port (0 takes a free one). Raises OSError naming host, port and the way out."""
+        try:
+            self._listener = await self.loop.create_server(lambda: ServerConnection(self), host, port, backlog=1024)
+        except OSError as error:
+            cure = _CURES.get(error.errno or 0, "choose a host and port of this machine")
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {cure}") from error
+        self._sweep()
+        port_taken: int = self._listener.sockets[0].getsockname()[1]
+        return port_taken
+
+    async def stop(self, drain_s: float) -> None:
+        """Accept no more, let running answers finish for up to `drain_s` seconds, then cut what is left."""
+        self.stopping = True
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.stop()
+        await self._closed_within(drain_s)
+        for connection in list(self._connections):
+            connection.abort()
+        await self._closed_within(self.limits.linger_s)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    def opened(self, connection: ServerConnection) -> None:
+        self._connections.add(connection)
+        if self.stopping:  # a loop may still hand over what was waiting when the listener closed
+            connection.stop()
+
+    def closed(self, connection: ServerConnection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._all_closed.set()
+
+    def refused(self) -> None:
+        self._count_refusal()
+
+    async def _closed_within(self, limit_s: float) -> None:
+        if self._connections:
+            self._all_closed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_closed.wait(), limit_s)
+
+    def _sweep(self) -> None:
+        now_s = self.loop.time()
+        for connection in list(self._connections):
+            connection.sweep(now_s)
+        self._sweeper = self.loop.call_later(self.limits.sweep_s, self._sweep)

@@ -1,0 +1,116 @@
+"""One leg of a plan on its way: a sink for an engine's response that tells its exchange what came.
+
+A `HeldLeg` keeps the answer until it is whole, so an engine that dies in the middle has cost its client nothing. A
+`StreamLeg` does so until the first event is whole, and then passes bytes through as they are.
+"""
+
+from typing import Protocol
+
+from vicinal.domain.plan import Leg
+from vicinal.engines.vllm.requests import EngineError, stream_error
+from vicinal.gateway.tally import StreamTally
+from vicinal.gateway.upstream import Call
+
+_EVENT_END = b"\n\n"
+_FIRST_EVENT_BYTES = 64 * 1024
+
+
+class LegOwner(Protocol):
+    """The exchange, as its leg sees it. Each leg ends with exactly one of the last four."""
+
+    def stream_opened(self, leg: "StreamLeg", content_type: bytes, first: bytes) -> None: ...
+
+    def stream_bytes(self, chunk: bytes) -> None: ...
+
+    def stream_ended(self, leg: "StreamLeg") -> None: ...
+
+    def answered(self, leg: "HeldLeg", status: int, content_type: bytes, body: bytes) -> None: ...
+
+    def refused_in_stream(self, leg: "HeldLeg", error: EngineError) -> None: ...
+
+    def leg_failed(self, leg: "HeldLeg", reason: str) -> None: ...
+
+
+class HeldLeg:
+    """Collects a response of up to `answer_bytes`."""
+
+    def __init__(self, owner: LegOwner, leg: Leg, attempt: int, answer_bytes: int) -> None:
+        self.leg = leg
+        self.attempt = attempt
+        self.call: Call | None = None
+        self._owner = owner
+        self._answer_bytes = answer_bytes
+        self._status = 0
+        self._content_type = b""
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+
+    def drop(self) -> None:
+        """Nobody wants it any more: close its connection."""
+        if self.call is not None:
+            self.call.cancel()
+
+    def head(self, status: int, content_type: bytes) -> None:
+        self._status = status
+        self._content_type = content_type
+
+    def data(self, chunk: bytes) -> None:
+        self._held.append(chunk)
+        self._held_bytes += len(chunk)
+        if self._held_bytes > self._answer_bytes:
+            self.drop()
+            self._owner.leg_failed(self, f"the engine's answer exceeds {self._answer_bytes} bytes")
+
+    def end(self) -> None:
+        self._owner.answered(self, self._status, self._content_type, b"".join(self._held))
+
+    def failed(self, reason: str) -> None:
+        self._owner.leg_failed(self, reason)
+
+
+class StreamLeg(HeldLeg):
+    """Passes a stream through. What is no stream (an error, an unstreamed answer) is held like any other."""
+
+    def __init__(self, owner: LegOwner, leg: Leg, attempt: int, answer_bytes: int) -> None:
+        super().__init__(owner, leg, attempt, answer_bytes)
+        self.tally = StreamTally()
+        self.opened = False
+        self._streaming = False
+
+    def head(self, status: int, content_type: bytes) -> None:
+        super().head(status, content_type)
+        self._streaming = status == 200 and content_type.startswith(b"text/event-stream")
+
+    def data(self, chunk: bytes) -> None:
+        if self.opened:
+            self.tally.add(chunk)
+            self._owner.stream_bytes(chunk)
+        elif self._streaming:
+            self._hold_first_event(chunk)
+        else:
+            super().data(chunk)
+
+    def end(self) -> None:
+        if self.opened:
+            self._owner.stream_ended(self)
+        elif self._streaming:
+            self._owner.leg_failed(self, "the engine's stream ended before its first event")
+        else:
+            super().end()
+
+    def _hold_first_event(self, chunk: bytes) -> None:
+        """vLLM opens a stream before it has a token; only its first event tells whether it will have any."""
+        self._held.append(chunk)
+        first = b"".join(self._held)
+        if _EVENT_END not in first and len(first) < _FIRST_EVENT_BYTES:
+            self._held = [first]
+            return
+        error = stream_error(first)
+        if error is not None:
+            self.drop()
+            self._owner.refused_in_stream(self, error)
+            return
+        self._held = []
+        self.opened = True
+        self.tally.add(first)
+        self._owner.stream_opened(self, self._content_type, first)

@@ -1,0 +1,94 @@
+"""The relay: all exchanges under way, by request. It performs the core's effects and gives requests their names."""
+
+import re
+import secrets
+from collections.abc import Mapping
+from itertools import count
+
+from vicinal.domain.effects import Answer, Cancel, Dispatch
+from vicinal.domain.events import RequestArrived
+from vicinal.domain.ids import RequestId
+from vicinal.gateway.counters import GatewayCounters
+from vicinal.gateway.directory import EndpointDirectory
+from vicinal.gateway.exchange import Exchange
+from vicinal.gateway.limits import Limits
+from vicinal.gateway.link import CoreLink, RelayEffect
+from vicinal.gateway.output_lengths import OutputLengths
+from vicinal.gateway.parse import ParsedRequest
+from vicinal.gateway.responder import Responder
+from vicinal.gateway.upstream import UpstreamPool
+
+_SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_FORWARDED = (b"authorization", b"traceparent", b"tracestate")
+
+
+class Relay:
+    """Carries bytes for the core at the other end of `link`."""
+
+    def __init__(
+        self,
+        directory: EndpointDirectory,
+        pool: UpstreamPool,
+        counters: GatewayCounters,
+        lengths: OutputLengths,
+        limits: Limits,
+    ) -> None:
+        self.directory = directory
+        self.pool = pool
+        self.counters = counters
+        self.lengths = lengths
+        self.limits = limits
+        self._link: CoreLink | None = None
+        self._exchanges: dict[RequestId, Exchange] = {}
+        self._prefix = secrets.token_hex(6)
+        self._numbers = count(1)
+
+    @property
+    def link(self) -> CoreLink:
+        if self._link is None:
+            raise RuntimeError("the relay is not connected to a core")
+        return self._link
+
+    @property
+    def under_way(self) -> int:
+        """Requests that have neither an answer nor been left by their client."""
+        return len(self._exchanges)
+
+    def connect(self, link: CoreLink) -> None:
+        """Give the relay its core; the two need each other, so one of them comes second."""
+        self._link = link
+
+    def name(self, headers: Mapping[bytes, bytes]) -> RequestId:
+        """The client's own `X-Request-Id` when it is sane and not in use, else a new one."""
+        given = headers.get(b"x-request-id", b"")
+        if _SANE_ID.fullmatch(given):
+            request_id = RequestId(given.decode())
+            if request_id not in self._exchanges:
+                return request_id
+        return RequestId(f"{self._prefix}-{next(self._numbers):x}")
+
+    def submit(
+        self, parsed: ParsedRequest, body: bytes, path: bytes, headers: Mapping[bytes, bytes], responder: Responder
+    ) -> None:
+        """Take a parsed request in and tell the core of it."""
+        forwarded = b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _FORWARDED if name in headers)
+        exchange = Exchange(self, parsed, body, path, forwarded, responder)
+        responder.listener = exchange
+        self._exchanges[exchange.id] = exchange
+        self.link.post(RequestArrived(parsed.request))
+
+    def perform(self, effect: RelayEffect) -> None:
+        """Carry out an effect. For a request that is over it is void: its client left, or it is answered."""
+        exchange = self._exchanges.get(effect.request_id)
+        if exchange is None:
+            return
+        match effect:
+            case Dispatch():
+                exchange.dispatch(effect)
+            case Cancel():
+                exchange.cancel(effect.attempt)
+            case Answer():
+                exchange.answer(effect.outcome)
+
+    def forget(self, request_id: RequestId) -> None:
+        self._exchanges.pop(request_id, None)

@@ -1,0 +1,103 @@
+"""What each path of the main address does."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from vicinal.domain.ids import RequestId
+from vicinal.gateway.counters import GatewayCounters
+from vicinal.gateway.errors import ApiError, error_body
+from vicinal.gateway.http_message import JSON, HttpRequest
+from vicinal.gateway.parse import RequestParser, ServedModel
+from vicinal.gateway.relay import Relay
+from vicinal.gateway.responder import Responder
+
+_EXPOSITION = b"text/plain; version=0.0.4; charset=utf-8"
+
+Answerer = Callable[[HttpRequest, Responder], None]
+
+
+class Routes:
+    """The hot routes go to the relay; the others answer from memory. `exposition` gives the metrics' text."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        parser: RequestParser,
+        counters: GatewayCounters,
+        exposition: Callable[[], bytes],
+        healthy: Callable[[], bool],
+        started_unix_s: int,
+    ) -> None:
+        self._relay = relay
+        self._parser = parser
+        self._counters = counters
+        self._exposition = exposition
+        self._healthy = healthy
+        self._models = _model_list(list(parser.models.values()), started_unix_s)
+        self._routes: dict[bytes, tuple[bytes, Answerer]] = {
+            b"/v1/chat/completions": (b"POST", self._complete),
+            b"/v1/completions": (b"POST", self._complete),
+            b"/v1/models": (b"GET", self._list_models),
+            b"/health": (b"GET", self._health),
+            b"/metrics": (b"GET", self._metrics),
+        }
+
+    def handle(self, request: HttpRequest, responder: Responder) -> None:
+        """Answer, or see to it that the request will be answered."""
+        method, answerer = self._routes.get(request.path, (b"", None))
+        if answerer is None:
+            paths = ", ".join(path.decode() for path in self._routes)
+            self._refuse(responder, ApiError(404, f"no such path; served: {paths}", code="unknown_path"))
+        elif request.method != method:
+            message = f"{request.path.decode()} takes {method.decode()} only"
+            refusal = ApiError(405, message, code="method_not_allowed")
+            self._refuse(responder, refusal, b"Allow: %b\r\n" % method)
+        else:
+            answerer(request, responder)
+
+    def _complete(self, request: HttpRequest, responder: Responder) -> None:
+        self._counters.requests += 1
+        request_id = self._relay.name(request.headers)
+        parse = self._parser.chat if request.path == b"/v1/chat/completions" else self._parser.completion
+        try:
+            parsed = parse(request_id, request.body, request.headers)
+        except ApiError as error:
+            self._refuse(responder, error, _id_line(request_id))
+            return
+        self._relay.submit(parsed, request.body, request.path, request.headers, responder)
+
+    def _list_models(self, _request: HttpRequest, responder: Responder) -> None:
+        responder.respond(200, JSON, self._models)
+
+    def _health(self, _request: HttpRequest, responder: Responder) -> None:
+        if self._healthy():
+            responder.respond(200, JSON, b'{"status":"ok"}')
+        else:
+            responder.respond(503, JSON, b'{"status":"stopping"}')
+
+    def _metrics(self, _request: HttpRequest, responder: Responder) -> None:
+        responder.respond(200, _EXPOSITION, self._exposition())
+
+    def _refuse(self, responder: Responder, error: ApiError, extra: bytes = b"") -> None:
+        self._counters.refused += 1
+        body = error_body(error.status, error.message, param=error.param, code=error.code)
+        responder.respond(error.status, JSON, body, extra)
+
+
+def _id_line(request_id: RequestId) -> bytes:
+    return f"X-Request-Id: {request_id}\r\n".encode()
+
+
+def _model_list(models: Sequence[ServedModel], created_unix_s: int) -> bytes:
+    data = [
+        {
+            "id": model.id,
+            "object": "model",
+            "created": created_unix_s,
+            "owned_by": "vicinal",
+            "max_model_len": model.model_tokens_max,
+        }
+        for model in models
+    ]
+    return msgspec.json.encode({"object": "list", "data": data})

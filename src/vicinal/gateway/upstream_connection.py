@@ -1,0 +1,165 @@
+"""One keep-alive connection to an engine, carrying one call at a time.
+
+Bytes of a body are handed on as they come: what one read brings goes on as one piece, however many HTTP chunks it
+was. A sink that is slow pauses the socket, so nothing piles up here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import httptools
+
+from vicinal.gateway.directory import Address
+
+
+class Sink(Protocol):
+    """Who receives a call's response. `end` or `failed` comes last, once, unless the call was cancelled."""
+
+    def head(self, status: int, content_type: bytes) -> None: ...
+
+    def data(self, chunk: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+    def failed(self, reason: str) -> None: ...
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """`released` is called when a call is over and the connection can carry another; `lost` when it cannot.
+
+    `lost(connection, sink, answered, reason)`: `sink` is the unfinished call's, None when idle; `answered` is True
+    when a byte of its response had come.
+    """
+
+    _transport: asyncio.Transport
+    _body: list[bytes]
+
+    def __init__(
+        self,
+        address: Address,
+        clock: Callable[[], float],
+        released: Callable[["UpstreamConnection"], None],
+        lost: Callable[["UpstreamConnection", Sink | None, bool, str], None],
+    ) -> None:
+        self.address = address
+        self.active_s = 0.0
+        self._clock = clock
+        self._released = released
+        self._lost = lost
+        self._sink: Sink | None = None
+        self._answered = False
+        self._paused = False
+        self._parser = httptools.HttpResponseParser(self)
+        self._reset()
+
+    @property
+    def usable(self) -> bool:
+        return self._sink is None and not self._transport.is_closing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but class
+
+    def call(self, message: bytes, sink: Sink) -> None:
+        """Send one request; its response goes to `sink`."""
+        self._sink = sink
+        self._answered = False
+        self.active_s = self._clock()
+        self._transport.write(message)
+
+    def cancel(self) -> None:
+        """Give the call up. The connection goes with it: that is how an engine learns of it."""
+        self._sink = None
+        self._transport.abort()
+
+    def fail(self, reason: str) -> None:
+        """End the connection, and the call with `reason`."""
+        sink, self._sink = self._sink, None
+        self._transport.abort()
+        self._lost(self, sink, self._answered, reason)
+
+    def pause(self) -> None:
+        if not self._paused and not self._transport.is_closing():
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        self.active_s = self._clock()
+        if self._paused and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        sink = self._sink
+        if sink is None:
+            self._transport.abort()  # bytes that answer nothing: whatever they are, they must not answer the next call
+            return
+        self._answered = True
+        self.active_s = self._clock()
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.fail(f"the engine's response is not HTTP: {error}")
+            return
+        self._deliver(sink)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None and exc is None and self._head_seen and not self._framed:
+            self._complete = True  # neither a length nor chunks: the end of the connection is the end of the body
+            self._sink = sink
+            self._deliver(sink)
+            sink = None
+        self._lost(self, sink, self._answered, str(exc) if exc else "the engine closed the connection")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"content-type":
+            self._content_type = value
+        elif name in (b"content-length", b"transfer-encoding"):
+            self._framed = True
+
+    def on_headers_complete(self) -> None:
+        self._status = self._parser.get_status_code()
+        self._keep_alive = bool(self._parser.should_keep_alive())
+        self._head_ready = self._status >= 200  # 1xx only announces the response
+
+    def on_body(self, data: bytes) -> None:
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        if self._status >= 200:
+            self._complete = True
+
+    def _deliver(self, sink: Sink) -> None:
+        """Hand over what a read brought. A sink may cancel the call at any step, hence the checks in between."""
+        if self._head_ready:
+            self._head_ready = False
+            self._head_seen = True
+            sink.head(self._status, self._content_type)
+        if self._body and self._sink is sink:
+            body, self._body = self._body, []
+            sink.data(body[0] if len(body) == 1 else b"".join(body))
+        if self._complete and self._sink is sink:
+            self._sink = None
+            keep_alive = self._keep_alive and self._framed and not self._transport.is_closing()
+            self._reset()
+            if keep_alive:
+                self.resume()
+                self._released(self)
+            else:
+                self._transport.close()
+            sink.end()
+
+    def _reset(self) -> None:
+        self._status = 0
+        self._content_type = b"application/json"
+        self._keep_alive = False
+        self._framed = False
+        self._head_ready = False
+        self._head_seen = False
+        self._complete = False
+        self._body = []

@@ -1,0 +1,116 @@
+"""Sends a workload at its own times to an OpenAI-compatible server, open loop: a slow answer delays no later request.
+
+Model time t is due at `origin + t / speed` on the wall. A body is made before its request is due, so that making it
+does not make it late.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import aiohttp
+
+from vicinal.replay.answer import Answer, Fate, Progress
+from vicinal.replay.body import encode_body
+from vicinal.replay.exchange import Exchange
+from vicinal.workload.arrival import Arrival
+
+
+class ReplayClient:
+    """A load client for one server and one run. `answers` has those that are in, also after a cancelled `run`.
+
+    `speed` is how many model seconds pass in a wall second. Requests are named `{request_prefix}-{n}` from 0, in the
+    order of the workload. `tenant_header`, when given, carries each arrival's tenant. A stream that is silent for
+    `silence_s_max` wall seconds has failed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        speed: float = 1.0,
+        request_prefix: str = "replay",
+        tenant_header: str | None = None,
+        silence_s_max: float = 600.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.url = url.rstrip("/") + "/v1/completions"
+        self.model = model
+        self.speed = speed
+        self.request_prefix = request_prefix
+        self.tenant_header = tenant_header
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0, sock_read=silence_s_max)
+        self._now = now
+        self._answers: dict[int, Answer] = {}
+        self._fates: Counter[Fate] = Counter()
+        self._sent = 0
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The answers that are in, in the order of the workload."""
+        return [answer for _, answer in sorted(self._answers.items())]
+
+    async def run(
+        self,
+        arrivals: Sequence[Arrival],
+        *,
+        origin_s: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> list[Answer]:
+        """Sends all of `arrivals`, which ascend in time, and waits for their ends; answers come in that order.
+
+        `origin_s` is the wall instant of model time 0, now by default. `on_progress` is called after each sending and
+        each end. Cancelling it closes all connections; `answers` keeps what is in by then.
+        """
+        origin_s = self._now() if origin_s is None else origin_s
+
+        def report() -> None:
+            if on_progress:
+                on_progress(self.progress(len(arrivals)))
+
+        async def one(number: int, arrival: Arrival, body: bytes, due_s: float) -> None:
+            answer = await self._exchange(session, f"{self.request_prefix}-{number}", arrival, body, due_s)
+            self._answers[number] = answer
+            self._fates[answer.fate] += 1
+            report()
+
+        async with (
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=self._timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+            ) as session,
+            asyncio.TaskGroup() as group,
+        ):
+            for number, arrival in enumerate(arrivals):
+                body = encode_body(self.model, arrival)
+                due_s = origin_s + arrival.at_s / self.speed
+                await asyncio.sleep(max(0.0, due_s - self._now()))
+                group.create_task(one(number, arrival, body, due_s))
+                self._sent += 1
+                report()
+        return self.answers
+
+    def progress(self, total: int) -> Progress:
+        """How far it is, of `total` requests."""
+        fates = self._fates
+        return Progress(total, self._sent, fates[Fate.COMPLETED], fates[Fate.SHED], fates[Fate.FAILED])
+
+    async def _exchange(
+        self, session: aiohttp.ClientSession, request_id: str, arrival: Arrival, body: bytes, due_s: float
+    ) -> Answer:
+        headers = {"Content-Type": "application/json", "X-Request-Id": request_id}
+        if self.tenant_header and arrival.tenant:
+            headers[self.tenant_header] = arrival.tenant
+        exchange = Exchange(request_id, arrival.at_s, due_s, self._now())
+        try:
+            async with session.post(self.url, data=body, headers=headers) as response:
+                exchange.status = response.status
+                async for data in response.content.iter_any():
+                    exchange.chunk(data, self._now())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            exchange.broken = f"{type(error).__name__}: {error}".rstrip(": ")
+        return exchange.answer()

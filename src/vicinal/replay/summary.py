@@ -1,0 +1,156 @@
+"""The result of a run: what clients got, in the engines' model seconds, and what it took.
+
+Model seconds are the engines' own; what the gateway adds is real time on this machine and is told apart (`gateway_
+overhead_s`), because a speed above 1 would blow it up.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from vicinal.domain.request import INTERACTIVE, ServiceClass
+from vicinal.replay.answer import Answer, Fate
+from vicinal.replay.stamps import Served, Stamp, served
+from vicinal.topology.graph import Level
+
+CLOCK_DEBT_MAX = 0.05
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Seconds of a quantity over requests. All None when there are none."""
+
+    mean: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Spread":
+        """Percentiles interpolate linearly between requests."""
+        sample = np.fromiter(values, dtype=np.float64)
+        if not sample.size:
+            return cls()
+        return cls(float(sample.mean()), *(float(q) for q in np.percentile(sample, (50, 90, 99))))
+
+
+class Tails(msgspec.Struct, frozen=True):
+    """Median and p99 of a quantity. None when there is no value."""
+
+    p50: float | None = None
+    p99: float | None = None
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Tails":
+        spread = Spread.of(values)
+        return cls(spread.p50, spread.p99)
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The JSON of `vicinal up --json` (DESIGN 11).
+
+    Times are model seconds except `gateway_overhead_s` (wall seconds) and `decision_us` (wall microseconds).
+    `goodput` is requests per model second that met both objectives; `prefix_hit_rate` is cached ÷ prompt tokens on the
+    engines that prefilled; `kv_bytes` crossed the network by level. `clock_debt` is how late the engines ran, as a
+    share of the run; above 5 % the figures are not `valid`.
+    """
+
+    requests: int
+    completed: int
+    failed: int
+    shed: int
+    policy: str
+    seed: int
+    speed: float
+    duration_s: float | None
+    ttft_s: Spread
+    tpot_s: Spread
+    e2e_s: Spread
+    goodput: float | None
+    prefix_hit_rate: float | None
+    kv_bytes: dict[str, int]
+    decision_us: Tails
+    gateway_overhead_s: Tails
+    clock_debt: float | None
+    valid: bool | None
+
+
+def summarise(
+    answers: Sequence[Answer],
+    stamps: Iterable[Stamp],
+    *,
+    policy: str,
+    seed: int,
+    speed: float,
+    unloaded_ttft_s: Callable[[int], float],
+    kv_bytes: Mapping[str, int],
+    clock_debt: float | None,
+    decision_us: Iterable[float] = (),
+    held_s: Mapping[str, float] | None = None,
+    service: ServiceClass = INTERACTIVE,
+) -> Summary:
+    """Puts together what the client, the engines and the gateway noted.
+
+    Only completed requests count in times, goodput and hit rate. TTFT is the engines' time to the first token of the
+    attempt that answered, plus what earlier attempts took, plus `held_s` (model seconds in the gateway's queue, by
+    request). `unloaded_ttft_s` of prompt tokens sets the TTFT objective: max(floor, factor × unloaded). An answer of
+    one token meets any TPOT. `kv_bytes` is by label of `Level`; a level that it lacks moved nothing. Raises ValueError
+    for an unknown label.
+    """
+    labels = [level.label for level in Level]
+    if unknown := sorted(set(kv_bytes) - set(labels)):
+        raise ValueError(f"unknown network level {unknown[0]!r}; levels are {', '.join(labels)}")
+    held = held_s or {}
+    completed = [answer for answer in answers if answer.fate is Fate.COMPLETED]
+    legs = served((answer.request_id for answer in answers), stamps)
+    known = [(answer, legs[answer.request_id]) for answer in completed if answer.request_id in legs]
+    held_of = {answer.request_id: held.get(answer.request_id, 0.0) for answer, _ in known}
+
+    def ttft_s(answer: Answer, leg: Served) -> float | None:
+        return None if leg.ttft_s is None else leg.ttft_s + held_of[answer.request_id]
+
+    def good(answer: Answer, leg: Served) -> bool:
+        first_s, prompt_tokens = ttft_s(answer, leg), leg.first.prompt_tokens
+        if first_s is None or prompt_tokens is None:
+            return False
+        objective_s = max(service.ttft_floor_s, service.ttft_factor * unloaded_ttft_s(prompt_tokens))
+        return first_s <= objective_s and (leg.tpot_s is None or leg.tpot_s <= service.tpot_objective_s)
+
+    duration_s = _duration_s([leg for _, leg in known])
+    return Summary(
+        requests=len(answers),
+        completed=len(completed),
+        failed=sum(answer.fate is Fate.FAILED for answer in answers),
+        shed=sum(answer.fate is Fate.SHED for answer in answers),
+        policy=policy,
+        seed=seed,
+        speed=speed,
+        duration_s=duration_s,
+        ttft_s=Spread.of(first_s for pair in known if (first_s := ttft_s(*pair)) is not None),
+        tpot_s=Spread.of(leg.tpot_s for _, leg in known if leg.tpot_s is not None),
+        e2e_s=Spread.of(leg.e2e_s + held_of[answer.request_id] for answer, leg in known if leg.e2e_s is not None),
+        goodput=sum(good(*pair) for pair in known) / duration_s if duration_s else None,
+        prefix_hit_rate=_hit_rate([leg.first for _, leg in known]),
+        kv_bytes={label: kv_bytes.get(label, 0) for label in labels},
+        decision_us=Tails.of(decision_us),
+        gateway_overhead_s=Tails.of(
+            answer.first_s - answer.sent_s - first_s / speed
+            for answer, leg in known
+            if answer.first_s is not None and (first_s := ttft_s(answer, leg)) is not None
+        ),
+        clock_debt=clock_debt,
+        valid=None if clock_debt is None else clock_debt <= CLOCK_DEBT_MAX,
+    )
+
+
+def _duration_s(legs: Sequence[Served]) -> float | None:
+    """Model seconds from the first arrival at an engine to the last token."""
+    if not legs:
+        return None
+    ends = [leg.last.finished_s for leg in legs if leg.last.finished_s is not None]
+    return max(ends) - min(leg.first.arrived_s - leg.tried_s for leg in legs)
+
+
+def _hit_rate(prefills: Sequence[Stamp]) -> float | None:
+    said = [(s.cached_tokens, s.prompt_tokens) for s in prefills if s.cached_tokens is not None and s.prompt_tokens]
+    return sum(cached for cached, _ in said) / sum(tokens for _, tokens in said) if said else None

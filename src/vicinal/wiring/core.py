@@ -1,0 +1,46 @@
+"""A configuration as a scheduler. Live gateway, replay of a capture and benchmarks all get theirs here."""
+
+import numpy as np
+
+from vicinal.cluster.freshness import FreshnessRule
+from vicinal.cluster.state import ClusterState
+from vicinal.config.cluster import endpoints, tree_network
+from vicinal.config.fleet import Config
+from vicinal.cost.model import CostModel
+from vicinal.enginemodel.profiles import profile
+from vicinal.policies.registry import policy
+from vicinal.scheduler.scheduler import Scheduler
+from vicinal.scheduler.settings import SchedulerSettings
+from vicinal.topology.tree import tree_topology
+
+
+def check(config: Config) -> None:
+    """Raise UnknownPolicyError or UnknownProfileError, which list the nearest known names, before anything starts."""
+    policy(config.scheduler.policy)
+    for endpoint in endpoints(config):
+        profile(endpoint.profile)
+
+
+def make_scheduler(config: Config, heartbeat_s: float) -> Scheduler:
+    """A scheduler that knows no fleet yet: its first event is `TopologyChanged`.
+
+    `heartbeat_s` is the interval of reports on the clock that the scheduler will be given.
+    """
+    settings = config.scheduler
+    network = tree_network(config)
+    state = ClusterState(
+        config.model.block_tokens,
+        lambda fleet: tree_topology(fleet, network),
+        FreshnessRule(heartbeat_s=heartbeat_s),
+    )
+    return Scheduler(
+        state,
+        CostModel(profile),
+        policy(settings.policy),
+        np.random.default_rng(settings.seed),
+        SchedulerSettings(
+            attempts_max=settings.attempts_max,
+            hold_s_max=settings.hold_s_max,
+            held_max=settings.queue_max,
+        ),
+    )

@@ -1,0 +1,29 @@
+"""The emulated engines of a configuration, in this process: what `vicinal engine` runs."""
+
+from vicinal.config.cluster import endpoints, tokenizer_folder, tree_network
+from vicinal.config.fleet import Config
+from vicinal.emulator.host import EmulatedFleet
+from vicinal.tokenizer.tokenizer import Tokenizer
+from vicinal.topology.tree import tree_topology
+from vicinal.wiring.core import check
+
+
+def make_fleet(config: Config, origin_s: float | None) -> EmulatedFleet:
+    """Not started yet. `origin_s` is the monotonic instant of model second 0, shared with whoever reads the stamps.
+
+    Raises ValueError for a model without a tokenizer: an emulated engine has to say something.
+    """
+    check(config)
+    folder = tokenizer_folder(config)
+    if folder is None:
+        raise ValueError('an emulated engine needs a tokenizer: set model.tokenizer (for example to "tiny")')
+    fleet = endpoints(config)
+    return EmulatedFleet(
+        fleet,
+        tree_topology(fleet, tree_network(config)),
+        config.emulator.speed,
+        Tokenizer.load(folder),
+        origin_s=origin_s,
+        emit_interval_s=config.emulator.emit_interval_ms / 1e3,
+        natural_tokens=config.emulator.default_output_tokens,
+    )

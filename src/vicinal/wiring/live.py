@@ -1,0 +1,223 @@
+"""The live system of one configuration: gateway, feeds, record, metrics and the operator's address."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+import zmq.asyncio
+
+from vicinal.config.cluster import endpoints, services, tokenizer_folder
+from vicinal.config.fleet import Config
+from vicinal.config.toml import to_toml
+from vicinal.domain.decision import Decision, Observation
+from vicinal.domain.effects import Warn
+from vicinal.domain.endpoint import Endpoint
+from vicinal.domain.events import EndpointReported, Event, TopologyChanged
+from vicinal.domain.ids import ModelId
+from vicinal.gateway.admin import AdminServer
+from vicinal.gateway.app import Gateway, Served, Watchers
+from vicinal.gateway.clock import ModelClock
+from vicinal.gateway.feeds.kv_events import KvEventFeed
+from vicinal.gateway.feeds.scrapes import MetricScraper
+from vicinal.gateway.limits import Limits
+from vicinal.gateway.parse import ServedModel, TrustedHeaders
+from vicinal.observe.metrics import Metrics
+from vicinal.observe.records import DecisionLog
+from vicinal.tokenizer.tokenizer import Tokenizer
+from vicinal.wire.capture import VERSION, CaptureHeader, CaptureWriter
+from vicinal.wiring.core import check, make_scheduler
+
+log = logging.getLogger("vicinal")
+
+SCRAPE_WALL_S_MIN = 0.2
+"""A scrape costs the engine something: at most five a second, however fast model time runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who else wants to see decisions and observations as they happen: a terminal summary, a test."""
+
+    decided: Callable[[Decision], None] = lambda _: None
+    observed: Callable[[Observation], None] = lambda _: None
+
+
+class LiveSystem:
+    """Made inside a running event loop. `start` raises what names the cause: a port in use, an unknown policy."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: ModelClock,
+        capture: Path | None = None,
+        listeners: Listeners | None = None,
+    ) -> None:
+        check(config)
+        self._config = config
+        self._clock = clock
+        self._listeners = listeners or Listeners()
+        self.fleet: tuple[Endpoint, ...] = endpoints(config)
+        self._scrape_s = max(config.scheduler.heartbeat_s / clock.speed, SCRAPE_WALL_S_MIN)
+        heartbeat_s = self._scrape_s * clock.speed
+        self.scheduler = make_scheduler(config, heartbeat_s)
+        self.metrics = Metrics()
+        self.record = DecisionLog(
+            Path(config.record.directory),
+            int(config.record.file_mbytes_max * 1e6),
+            config.record.files_max,
+            complain=log.error,
+        )
+        self._capture = None
+        if capture is not None:
+            header = CaptureHeader(VERSION, config.scheduler.seed, heartbeat_s, to_toml(config))
+            self._capture = CaptureWriter(capture, header)
+        self.gateway = Gateway(
+            _served(config, self.fleet),
+            self.scheduler,
+            clock,
+            _limits(config),
+            Watchers(
+                record=self._decided,
+                observe=self._observed,
+                warn=self._warned,
+                capture=self._capture,
+                exposition=self._exposition,
+            ),
+        )
+        self._admin = AdminServer(self._exposition, self.state)
+        self._context = zmq.asyncio.Context()
+        self._session: aiohttp.ClientSession | None = None
+        self._feeds: list[KvEventFeed] = []
+        self._scrapers: list[MetricScraper] = []
+
+    async def start(self) -> int:
+        """Listen and follow the engines. Returns the API's port."""
+        server = self._config.server
+        port = await self.gateway.start(server.host, server.port)
+        await self._admin.start(server.admin_host, server.admin_port)
+        self.gateway.driver.post(TopologyChanged(self.fleet))
+        self._session = aiohttp.ClientSession()
+        jitter = np.random.default_rng(self._config.scheduler.seed)
+        for endpoint in self.fleet:
+            scraper = MetricScraper(
+                endpoint,
+                self._heard,
+                self._clock.now,
+                self._scrape_s,
+                jitter,
+                self._session,
+                timeout_s=max(1.0, self._scrape_s),
+            )
+            self._scrapers.append(scraper)
+            await scraper.start()
+            if endpoint.events_url:
+                feed = KvEventFeed(endpoint, self._heard, context=self._context)
+                self._feeds.append(feed)
+                await feed.start()
+        return port
+
+    async def stop(self) -> None:
+        """Let running answers finish, then close everything and write the rest of the record."""
+        await self.gateway.stop()
+        for scraper in self._scrapers:
+            await scraper.stop()
+        for feed in self._feeds:
+            await feed.stop()
+        self._context.destroy(linger=0)
+        if self._session is not None:
+            await self._session.close()
+        await self._admin.stop()
+        self.record.close()
+        if self._capture is not None:
+            self._capture.close()
+
+    def reported(self) -> int:
+        """How many endpoints have said something and can be used."""
+        return int(np.count_nonzero(self.scheduler.state.view(self._clock.now()).usable))
+
+    def state(self) -> Mapping[str, Any]:
+        """What the scheduler believes now, for operators: a row per endpoint."""
+        state = self.scheduler.state
+        view = state.view(self._clock.now())
+        return {
+            "policy": self.scheduler.policy.name,
+            "requests": len(self.scheduler.requests),
+            "held": len(self.scheduler.holding),
+            "prefill_price_s_per_s": self.scheduler.cost.price.seconds_per_second,
+            "blocks_known": len(state.index),
+            "endpoints": [
+                {
+                    "id": endpoint.id,
+                    "role": endpoint.role,
+                    "usable": bool(view.usable[slot]),
+                    "report_age_s": _finite(view.report_age_s[slot]),
+                    "wait_prefill_s": float(view.wait_prefill_s[slot]),
+                    "prefills": int(view.prefill_count[slot]),
+                    "decode_sequences": float(view.decode_sequences[slot]),
+                    "free_blocks": float(view.free_blocks[slot]),
+                    "blocks_known": state.index.blocks_held(slot),
+                }
+                for endpoint in self.fleet
+                if (slot := state.slot(endpoint.id)) is not None
+            ],
+        }
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, EndpointReported):
+            self.metrics.reported(event.report)
+            self.record.tick(self._clock.now())
+        self.gateway.driver.post(event)
+
+    def _decided(self, decision: Decision) -> None:
+        self.record.write(decision)
+        self.metrics.decided(decision)
+        self._listeners.decided(decision)
+
+    def _observed(self, observation: Observation) -> None:
+        self.record.write(observation)
+        self.metrics.observed(observation)
+        self._listeners.observed(observation)
+
+    def _warned(self, warning: Warn) -> None:
+        self.metrics.warned(warning)
+        log.warning("%s", warning.text)
+
+    def _exposition(self) -> bytes:
+        return self.metrics.expose()
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
+    folder = tokenizer_folder(config)
+    model = ServedModel(
+        id=ModelId(config.model.name),
+        block_tokens=config.model.block_tokens,
+        model_tokens_max=config.model.tokens_max,
+        tokenizer=None if folder is None else Tokenizer.load(folder),
+    )
+    trusts = config.server.trust_tenant_header
+    trusted = TrustedHeaders(
+        tenant=config.server.tenant_header.lower() if trusts else None,
+        service_class="x-vicinal-class" if trusts else None,
+        classes=services(config),
+    )
+    return Served((model,), fleet, trusted)
+
+
+def _limits(config: Config) -> Limits:
+    server = config.server
+    return Limits(
+        body_bytes=server.body_bytes_max,
+        head_bytes=server.header_bytes_max,
+        head_s=server.header_timeout_s,
+        body_s=server.body_timeout_s,
+        idle_s=server.idle_timeout_s,
+        connect_s=server.connect_timeout_s,
+        engine_silence_s=server.engine_silence_s,
+    )

@@ -1,0 +1,85 @@
+"""Clusters that cannot be are refused by name."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from vicinal.config.checks import findings
+from vicinal.config.default import default_cluster
+from vicinal.config.fleet import Config, Endpoint, Service
+from vicinal.config.problems import key_text
+from vicinal.domain.endpoint import Role
+
+replace = msgspec.structs.replace
+
+
+def found(config: Config) -> list[tuple[str, str]]:
+    return [(key_text(key), text) for key, text in findings(config)]
+
+
+def with_endpoint(at: int, **changes: object) -> Config:
+    config = default_cluster()
+    endpoints = list(config.endpoint)
+    endpoints[at] = replace(endpoints[at], **changes)
+    return replace(config, endpoint=tuple(endpoints))
+
+
+def only(change: Callable[[Endpoint], bool]) -> Config:
+    config = default_cluster()
+    return replace(config, endpoint=tuple(entry for entry in config.endpoint if change(entry)))
+
+
+def test_the_default_cluster_is_possible() -> None:
+    assert found(default_cluster()) == []
+
+
+def test_somebody_must_decode_and_need_not_prefill_apart() -> None:
+    assert found(only(lambda entry: False)) == [
+        ("endpoint", "no endpoint; add an [[endpoint]] table with id, url and kv_blocks")
+    ]
+    assert found(only(lambda entry: entry.role is Role.PREFILL)) == [
+        ("endpoint", 'no endpoint decodes; give at least one role = "decode" or "both"')
+    ]
+    assert found(only(lambda entry: entry.role is Role.DECODE)) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "changes", "key", "text"),
+    [
+        (3, {"id": "r1-p1"}, "endpoint[3].id", '"r1-p1" is endpoint[0] already'),
+        (1, {"url": "http://localhost:8010"}, "endpoint[1].url", "127.0.0.1:8010 is taken by endpoint[0].url"),
+        (1, {"url": "http://127.0.0.1:8001"}, "endpoint[1].url", "127.0.0.1:8001 is taken by server.admin_port"),
+        (1, {"replay_url": "tcp://127.0.0.1:8014"}, "endpoint[1].replay_url", "is taken by endpoint[1].events_url"),
+        (2, {"url": "http://127.0.0.1:0"}, "endpoint[2].url", "has no port between 1 and 65535"),
+        (2, {"events_url": "tcp://127.0.0.1:65536"}, "endpoint[2].events_url", "has no port between 1 and 65535"),
+        (2, {"kv_tokens": None}, "endpoint[2]", "give kv_blocks or kv_tokens"),
+        (2, {"kv_blocks": 9}, "endpoint[2].kv_tokens", "kv_blocks says it already"),
+        (2, {"kv_tokens": 15}, "endpoint[2].kv_tokens", "less than one block, which has 16 tokens"),
+        (2, {"block_tokens": 32}, "endpoint[2].block_tokens", '"r1-d1" has block_tokens 32 and "r1-p1" has 16'),
+        (2, {"kv_bytes_per_token": 7}, "endpoint[2].kv_bytes_per_token", 'kv_bytes_per_token 7 and "r1-p1" has 327680'),
+        (1, {"host": "r2-p1-host"}, "endpoint[4].host", '"r2-p1-host" is under leaf "r1" and under leaf "r2"'),
+        (1, {"pod": "pod2"}, "endpoint[1].leaf", 'leaf "r1" is in pod "pod1" of site "site1" and in pod "pod2"'),
+    ],
+)
+def test_what_cannot_be_is_named(at: int, changes: dict[str, object], key: str, text: str) -> None:
+    where, what = found(with_endpoint(at, **changes))[0]
+    assert where == key
+    assert text in what
+
+
+def test_free_ports_and_unknown_places_clash_with_nothing() -> None:
+    config = default_cluster()
+    config = replace(config, server=replace(config.server, port=0, admin_port=0))
+    nowhere = tuple(replace(entry, host="", leaf="", pod="", site="") for entry in config.endpoint)
+    assert found(replace(config, endpoint=nowhere)) == []
+
+
+def test_an_uplink_of_no_leaf_and_a_service_named_twice() -> None:
+    config = default_cluster()
+    config = replace(config, network=replace(config.network, uplinks_gbytes_per_s={"r1": 1.0, "pod1": 1.0, "r11": 1.0}))
+    assert found(config) == [
+        ("network.uplinks_gbytes_per_s.r11", 'no endpoint is in a leaf or pod "r11"; did you mean "r1"?')
+    ]
+    twice = replace(default_cluster(), service=(Service(name="chat"), Service(name="batch"), Service(name="chat")))
+    assert found(twice) == [("service[2].name", '"chat" is service[0] already')]
