@@ -13,6 +13,8 @@ RACKS = ("r1", "r2")
 MEMBERS = (("p1", Role.PREFILL), ("p2", Role.PREFILL), ("d1", Role.DECODE), ("d2", Role.DECODE))
 ENGINES_FROM = 10
 PORTS_PER_ENGINE = 3
+EMIT_INTERVAL_MS = 20.0
+"""Coarser than a token at speed 1, so that engines, gateway and client of a busy run fit on two cores."""
 
 
 def default_cluster(
@@ -64,6 +66,6 @@ def default_cluster(
             leaf_oversubscription=8.0,
         ),
         record=Record(directory=record_directory),
-        emulator=Emulator(speed=speed),
+        emulator=Emulator(speed=speed, emit_interval_ms=EMIT_INTERVAL_MS),
         endpoint=tuple(endpoints),
     )

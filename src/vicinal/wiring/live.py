@@ -33,8 +33,8 @@ from vicinal.wiring.core import check, make_scheduler
 
 log = logging.getLogger("vicinal")
 
-SCRAPE_WALL_S_MIN = 0.2
-"""A scrape costs the engine something: at most five a second, however fast model time runs."""
+SCRAPE_WALL_S_MIN = 1.0
+"""A scrape costs the engine something: at most one a second, however fast model time runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class LiveSystem:
         self._scrape_s = max(config.scheduler.heartbeat_s / clock.speed, SCRAPE_WALL_S_MIN)
         heartbeat_s = self._scrape_s * clock.speed
         self.scheduler = make_scheduler(config, heartbeat_s)
-        self.metrics = Metrics()
+        self.metrics = Metrics(self.fleet)
         self.record = DecisionLog(
             Path(config.record.directory),
             int(config.record.file_mbytes_max * 1e6),
@@ -112,10 +112,12 @@ class LiveSystem:
                 timeout_s=max(1.0, self._scrape_s),
             )
             self._scrapers.append(scraper)
+            self.metrics.follow(endpoint.id, "scrapes", scraper.counts)
             await scraper.start()
             if endpoint.events_url:
                 feed = KvEventFeed(endpoint, self._heard, context=self._context)
                 self._feeds.append(feed)
+                self.metrics.follow(endpoint.id, "kv_events", feed.counts)
                 await feed.start()
         return port
 

@@ -1,0 +1,166 @@
+"""Engines' own words for blocks, translated: block events of one engine become ready copies in the index.
+
+An engine names blocks by hashes that mean nothing elsewhere. Its events carry the tokens too, so vicinal computes its
+own hash of each block and remembers, per slot, which engine hash stands for which block; removals name engine hashes
+only. A block may have several engine hashes (settings that differ, a restart in between), and an engine may hold two
+physical copies under the same hash (vLLM stores and removes each of them with an event of its own), so a copy is gone
+when the last of them is. Both are rare, so only a second one costs a counter.
+
+The feed gives each event once and in order (gaps become `BlocksCleared`). What cannot be used is counted by name in
+`counts` and has the effect written there; no event raises.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
+from vicinal.domain.ids import EngineHash
+from vicinal.kvindex.hashing import ROOT, TOKEN_BYTES, chain, unpack
+from vicinal.kvindex.index import BlockIndex
+
+_Key = TypeVar("_Key")
+
+BlockEvent = BlocksStored | BlocksRemoved | BlocksCleared
+
+
+class Oddity(StrEnum):
+    """Why something in an event was not taken as it came, and what was done instead."""
+
+    OLD_INCARNATION = "old_incarnation"  # of an engine process that is gone: the event is dropped
+    NEW_INCARNATION = "new_incarnation"  # the engine started again: its slot is cleared, then the event is applied
+    OTHER_TIER = "other_tier"  # not HBM: the event is dropped
+    WRONG_BLOCK_SIZE = "wrong_block_size"  # not the index's: the event is dropped; sizes do not mix in one index
+    TOKENS_DO_NOT_FIT = "tokens_do_not_fit"  # not block_tokens per hash: the event is dropped
+    EXTRA_KEYS_DO_NOT_FIT = "extra_keys_do_not_fit"  # neither none nor one per hash: the event is dropped
+    UNKNOWN_PARENT = "unknown_parent"  # continues a block never heard of: the event is dropped
+    COLLISION = "collision"  # two prefixes with one hash: the event is dropped, the first keeps the place
+    UNKNOWN_REMOVED = "unknown_removed"  # counted per hash: that hash is passed over
+    STORED_AGAIN = "stored_again"  # counted per hash: one more removal is needed until the copy is gone
+    RENAMED = "renamed"  # counted per hash: the engine hash now stands for other tokens; its old block is given up
+
+
+@dataclass(slots=True)
+class _Names:
+    """One slot's names. `more_stores` and `more_names` count only what comes on top of the first."""
+
+    incarnation: int
+    blocks: dict[EngineHash, int] = field(default_factory=dict)
+    more_stores: Counter[EngineHash] = field(default_factory=Counter)
+    more_names: Counter[int] = field(default_factory=Counter)
+
+
+class EngineBlocks:
+    """Applies engines' block events to an index. Ready copies of its slots are changed by nobody else.
+
+    `counts` is how often each `Oddity` was met, over all slots.
+    """
+
+    def __init__(self, index: BlockIndex) -> None:
+        self.index = index
+        self.counts: Counter[str] = Counter()
+        self._slots: dict[int, _Names] = {}
+
+    def apply(self, slot: int, event: BlockEvent) -> None:
+        """Take in one event of the engine in `slot`."""
+        names = self._slots.get(slot)
+        if names is None:
+            names = self._slots[slot] = _Names(event.incarnation)
+        elif event.incarnation < names.incarnation:
+            self.counts[Oddity.OLD_INCARNATION] += 1
+            return
+        elif event.incarnation > names.incarnation:
+            self.counts[Oddity.NEW_INCARNATION] += 1
+            names = self._restart(slot, event.incarnation)
+        match event:
+            case BlocksCleared():
+                self._restart(slot, event.incarnation)
+            case BlocksStored() | BlocksRemoved() if event.tier != "hbm":
+                self.counts[Oddity.OTHER_TIER] += 1
+            case BlocksStored():
+                self._store(slot, names, event)
+            case BlocksRemoved():
+                self._remove(slot, names, event)
+
+    def forget(self, slot: int) -> None:
+        """The engine left: nothing it said, its incarnation included, counts for who gets the slot next."""
+        self.index.clear(slot)
+        self._slots.pop(slot, None)
+
+    def names_held(self, slot: int) -> int:
+        """Engine hashes remembered for a slot: what this map costs in memory."""
+        names = self._slots.get(slot)
+        return 0 if names is None else len(names.blocks)
+
+    def _restart(self, slot: int, incarnation: int) -> _Names:
+        self.index.clear(slot)
+        names = self._slots[slot] = _Names(incarnation)
+        return names
+
+    def _store(self, slot: int, names: _Names, event: BlocksStored) -> None:
+        misfit = self._misfit(event)
+        parent = ROOT if event.parent is None else names.blocks.get(event.parent)
+        if misfit is not None or parent is None:
+            self.counts[misfit or Oddity.UNKNOWN_PARENT] += 1
+            return
+        packed = chain(event.token_ids, event.block_tokens, parent, event.extra_keys)
+        blocks = unpack(packed)
+        held = self.index.held_among(slot, blocks)
+        if not self.index.store(slot, parent, packed):
+            self.counts[Oddity.COLLISION] += 1
+            return
+        given_up: set[int] = set()
+        for name, block in zip(event.hashes, blocks, strict=True):
+            known = names.blocks.get(name)
+            if known == block:
+                self.counts[Oddity.STORED_AGAIN] += 1
+                names.more_stores[name] += 1
+                continue
+            if known is not None:
+                self.counts[Oddity.RENAMED] += 1
+                del names.more_stores[name]
+                if self._last_name(names, known):
+                    given_up.add(known)
+            names.blocks[name] = block
+            if block in given_up:
+                given_up.remove(block)
+            elif block in held:
+                names.more_names[block] += 1
+            held.add(block)
+        self.index.remove(slot, given_up)
+
+    def _misfit(self, event: BlocksStored) -> Oddity | None:
+        if event.block_tokens != self.index.block_tokens:
+            return Oddity.WRONG_BLOCK_SIZE
+        if len(event.token_ids) != len(event.hashes) * event.block_tokens * TOKEN_BYTES:
+            return Oddity.TOKENS_DO_NOT_FIT
+        if event.extra_keys and len(event.extra_keys) != len(event.hashes):
+            return Oddity.EXTRA_KEYS_DO_NOT_FIT
+        return None
+
+    def _remove(self, slot: int, names: _Names, event: BlocksRemoved) -> None:
+        given_up: list[int] = []
+        for name in event.hashes:
+            block = names.blocks.get(name)
+            if block is None:
+                self.counts[Oddity.UNKNOWN_REMOVED] += 1
+            elif not _one_less(names.more_stores, name):
+                del names.blocks[name]
+                if self._last_name(names, block):
+                    given_up.append(block)
+        self.index.remove(slot, given_up)
+
+    def _last_name(self, names: _Names, block: int) -> bool:
+        """Take one name away from a block; whether it was the last."""
+        return not _one_less(names.more_names, block)
+
+
+def _one_less(counter: Counter[_Key], key: _Key) -> bool:
+    """Count one down; False when there was none. Keys at zero are dropped, so that the counter stays small."""
+    count = counter.get(key, 0)
+    if count == 1:
+        del counter[key]
+    elif count:
+        counter[key] = count - 1
+    return count > 0

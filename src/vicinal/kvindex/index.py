@@ -1,0 +1,157 @@
+"""The block-group index: which endpoint holds how much of a prompt, ready or about to be.
+
+Blocks have vicinal's chained hashes (hashing.py), endpoints small numbers (slots) that the caller gives out. A *ready*
+copy is what an engine said it holds. A *filling* copy is what a planned request will make: it counts from the moment
+of the plan, so that a burst of siblings goes where the first of them went, instead of scattering.
+
+Nothing assumes that holders shrink along a chain. An engine may drop a block and keep the next; a match then ends at
+the hole, and comes back whole when the block does.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
+from vicinal.domain.request import HASH_BYTES
+from vicinal.kvindex.invariants import check
+from vicinal.kvindex.match import Match, measure
+from vicinal.kvindex.run import Run
+from vicinal.kvindex.tree import RunTree
+
+RUN_BLOCKS_MAX = 128
+"""Long enough that a match of a 10,000-token prompt compares five runs, short enough that a split copies 1 KB."""
+
+
+class BlockIndex:
+    """All hashes in one index are of blocks of `block_tokens` tokens. Packed hashes are 8 bytes each, little-endian.
+
+    Two prefixes with the same hash (a collision, which a hostile client can build) never share a place: whichever is
+    known first keeps it, and the other is not stored below that block.
+    """
+
+    def __init__(self, block_tokens: int, run_blocks_max: int = RUN_BLOCKS_MAX) -> None:
+        self.block_tokens = block_tokens
+        self._tree = RunTree(run_blocks_max)
+        self._held: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        """Blocks known: held or filling somewhere, or on the path to one that is."""
+        return len(self._tree.where)
+
+    def blocks_held(self, slot: int) -> int:
+        """Ready copies in this slot."""
+        return self._held[slot]
+
+    def holders(self, block: int) -> int:
+        """The slots with a ready copy of this block, as a mask; 0 for an unknown block."""
+        run = self._tree.where.get(block)
+        return 0 if run is None else run.holders
+
+    def held_among(self, slot: int, blocks: Iterable[int]) -> set[int]:
+        """Those of `blocks` of which the slot has a ready copy."""
+        where, bit = self._tree.where, 1 << slot
+        return {block for block in blocks if (run := where.get(block)) is not None and run.holders & bit}
+
+    def match(self, hashes: bytes, slots: int) -> Match:
+        """How much of a prompt each of the slots 0 to `slots` - 1 has, from the prompt's start."""
+        stretches, _ = self._tree.follow(self._tree.root, 0, hashes)
+        return measure(stretches, slots)
+
+    def store(self, slot: int, parent: int, hashes: bytes) -> bool:
+        """Note ready copies of a chain that continues `parent` (ROOT, or a known block).
+
+        False, and nothing is stored, when the parent is unknown or a new block's hash already has another place.
+        """
+        place = self._tree.locate(parent)
+        if place is None:
+            return False
+        run, offset = place
+        stretches, done = self._tree.follow(run, offset, hashes)
+        rest = hashes[done:]
+        if self._tree.fresh_bytes(rest) < len(rest):
+            return False
+        bit = 1 << slot
+        gained_bytes = len(rest)
+        for run, start, stop in stretches:
+            offset = stop
+            if not run.holders & bit:
+                gained_bytes += stop - start
+                run = self._tree.carve(run, start, stop)
+                run.holders |= bit
+                offset = len(run.hashes)
+        if rest:
+            self._tree.grow(run, offset, rest, Run(b"", holders=bit))
+        self._held[slot] += gained_bytes // HASH_BYTES
+        self._tree.settle()
+        return True
+
+    def remove(self, slot: int, hashes: Iterable[int]) -> None:
+        """Forget ready copies. Blocks of which the slot has none are passed over."""
+        bit = 1 << slot
+        places: dict[Run, set[int]] = {}
+        for block in hashes:
+            run = self._tree.where.get(block)
+            if run is not None and run.holders & bit:
+                places.setdefault(run, set()).add(run.place(block.to_bytes(HASH_BYTES, "little")))
+        for run, offsets in places.items():
+            self._held[slot] -= len(offsets)
+            for start, stop in reversed(_ranges(sorted(offsets))):  # back to front: carving leaves the front in place
+                part = self._tree.carve(run, start, stop)
+                part.holders ^= bit
+        self._tree.settle()
+
+    def clear(self, slot: int) -> None:
+        """Forget all ready copies of a slot. Its filling ones stay: they belong to requests, which end them.
+
+        Takes time in proportion to the runs of the whole index; it is for resets and restarts.
+        """
+        bit = 1 << slot
+        for run in [run for run in self._tree.runs() if run.holders & bit]:
+            self._tree.carve(run, 0, len(run.hashes)).holders ^= bit
+        del self._held[slot]
+        self._tree.settle()
+
+    def expect(self, slot: int, hashes: bytes) -> int:
+        """Count one more planned request that will leave this chain, from the root, in the slot.
+
+        Returns the blocks that it covers: all, but for a collision, which ends it early.
+        """
+        stretches, done = self._tree.follow(self._tree.root, 0, hashes)
+        run, offset = self._tree.root, 0
+        for run, start, stop in stretches:
+            run = self._tree.carve(run, start, stop)
+            offset = len(run.hashes)
+            run.expect(slot)
+        rest = hashes[done : done + self._tree.fresh_bytes(hashes[done:])]
+        if rest:
+            copies = Run(b"")
+            copies.expect(slot)
+            self._tree.grow(run, offset, rest, copies)
+        self._tree.settle()
+        return (done + len(rest)) // HASH_BYTES
+
+    def unexpect(self, slot: int, hashes: bytes) -> int:
+        """Take back one `expect` of the same slot and chain. Returns the blocks for which there was one.
+
+        Fewer than `expect` returned means that the two were not paired; nothing ever counts below zero.
+        """
+        stretches, _ = self._tree.follow(self._tree.root, 0, hashes)
+        released_bytes = 0
+        for run, start, stop in stretches:
+            if slot in run.filling:
+                part = self._tree.carve(run, start, stop)
+                part.unexpect(slot)
+                released_bytes += stop - start
+        self._tree.settle()
+        return released_bytes // HASH_BYTES
+
+    def validate(self) -> None:
+        """Check every invariant; raises BrokenIndexError. For tests: it looks at every block."""
+        check(self._tree, self._held)
+
+
+def _ranges(offsets: list[int]) -> list[tuple[int, int]]:
+    """Sorted offsets of single blocks as ranges of adjacent ones."""
+    breaks = [right for left, right in pairwise(offsets) if right != left + HASH_BYTES]
+    stops = [left + HASH_BYTES for left, right in pairwise(offsets) if right != left + HASH_BYTES]
+    return list(zip([offsets[0], *breaks], [*stops, offsets[-1] + HASH_BYTES], strict=True))

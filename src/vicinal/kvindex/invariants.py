@@ -1,0 +1,60 @@
+"""What is always true of the index between two operations, as code.
+
+The tree is well formed (links, keys and the finder agree), coarse (no two runs that should be one), free of dead ends
+(every end is held or filling), and its counts add up.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from vicinal.domain.request import HASH_BYTES
+from vicinal.kvindex.hashing import unpack
+from vicinal.kvindex.run import Run
+from vicinal.kvindex.tree import RunTree
+
+
+class BrokenIndexError(AssertionError):
+    """An invariant of the index does not hold; the message says which."""
+
+
+def check(tree: RunTree, held: Mapping[int, int]) -> None:
+    """Raises BrokenIndexError unless every invariant of `tree` holds and `held` counts its ready copies per slot."""
+    root = tree.root
+    _must(not root.hashes and root.idle and root.parent is None, "the root has no blocks, copies or parent")
+    _check_children(tree, root)
+    known: set[int] = set()
+    count: Counter[int] = Counter()
+    for run in tree.runs():
+        _check_run(tree, run)
+        _check_children(tree, run)
+        blocks = unpack(run.hashes)
+        _must(known.isdisjoint(blocks) and len(set(blocks)) == len(blocks), "a block has one place")
+        _must(all(tree.where.get(block) is run for block in blocks), "each block is found in its run")
+        known.update(blocks)
+        for slot in _slots(run.holders):
+            count[slot] += run.blocks
+    _must(len(known) == len(tree.where), "the finder knows no other blocks")
+    _must(count == Counter(held), "the ready copies of each slot are counted")
+
+
+def _check_run(tree: RunTree, run: Run) -> None:
+    size = len(run.hashes)
+    _must(0 < size <= tree.run_bytes_max and size % HASH_BYTES == 0, "a run has 1 to the maximum of blocks")
+    _must(bool(run.children) or not run.idle, "a path ends in a block that is held or filling")
+    _must(all(amount > 0 for amount in run.filling.values()), "expectations are counted from 1")
+    _must(set(_slots(run.expected)) == set(run.filling), "the expected mask shows the slots that fill")
+
+
+def _check_children(tree: RunTree, run: Run) -> None:
+    for key, child in run.children.items():
+        _must(child.parent is run and child.first == key, "a child is known by its first block and knows its parent")
+        _must(not tree.joins(run, child), "runs that can be one are one")
+
+
+def _slots(mask: int) -> list[int]:
+    return [slot for slot in range(mask.bit_length()) if mask >> slot & 1]
+
+
+def _must(holds: bool, what: str) -> None:
+    if not holds:
+        raise BrokenIndexError(f"does not hold: {what}")

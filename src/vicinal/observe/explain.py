@@ -1,0 +1,126 @@
+"""Explains one decision from its record: the table, the reason in a sentence, and what really happened.
+
+"Why not the emptiest GPU?" has its own file (`comparison.py`); `to_json` puts both together for other programs.
+"""
+
+from typing import Any
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from vicinal.observe.comparison import compare, why_not
+from vicinal.observe.lines import DecisionRecord, ObservationRecord, Row
+from vicinal.observe.read import Case
+
+EMPTIEST = "emptiest_gpu"
+BY_SECONDS = "cost"
+"""Policies that take the row with the least total, in seconds; the others have rules of their own."""
+
+
+def table(record: DecisionRecord) -> Table:
+    """Rows by terms in milliseconds, whichever policy chose; winner and counterfactuals named, Unknown a dash."""
+    shown = Table(title=f"{record.request_id}: {record.policy}, {record.leg}, attempt {record.attempt}")
+    for name in ("", "plan", "action", "cached", "moved", "total"):
+        shown.add_column(name, justify="right" if name in ("cached", "moved", "total") else "left", no_wrap=True)
+    for term in record.terms_us:
+        shown.add_column(term.replace("_", "\n"), justify="right", no_wrap=True)
+    names: dict[int, list[str]] = {}
+    for name, index in record.counterfactuals.items():
+        names.setdefault(index, []).append(name)
+    for index in range(len(record.rows)):
+        row = record.row(index)
+        marks = (["winner"] if index == 0 else []) + names.get(index, [])
+        shown.add_row(
+            Text(", ".join(marks)),
+            Text(row.name),
+            row.action,
+            f"{row.cached_tokens:,}",
+            f"{row.moved_tokens:,}",
+            _ms(row.total),
+            *(_ms(value) for value in row.terms.values()),
+            style="bold green" if index == 0 else None,
+        )
+    if record.others_left_out:
+        shown.caption = f"{record.others_left_out} more were considered and left out of the record for its size"
+    return shown
+
+
+def reason_sentence(record: DecisionRecord) -> str:
+    """One sentence: what was chosen among how many, by which policy, and why."""
+    winner = record.winner
+    expected = (
+        "" if record.predicted_ttft_s is None else f", first token expected after {_ms(record.predicted_ttft_s)} ms"
+    )
+    reason = record.schedule_reason.rstrip(".") or f"it has the smallest total of policy {record.policy}"
+    return (
+        f"{record.request_id} went to {winner.name} ({winner.action}), chosen by {record.policy} among "
+        f"{record.pairs_considered} pairs{expected}: {reason}."
+    )
+
+
+def why_not_emptiest(record: DecisionRecord) -> str:
+    """The answer to "why not the emptiest GPU?", in milliseconds per term."""
+    return why_not(record, EMPTIEST, "the emptiest GPU", record.policy == BY_SECONDS)
+
+
+def predicted_against_observed(observation: ObservationRecord) -> str:
+    """What was expected and what came, as far as both are known."""
+    pairs = (
+        ("TTFT", observation.predicted_ttft_s, observation.ttft_s),
+        ("TPOT", observation.predicted_tpot_s, observation.tpot_s),
+        ("prefill", observation.predicted_prefill_s, observation.prefill_s),
+    )
+    said = [_pair(name, expected, seen) for name, expected, seen in pairs if seen is not None or expected is not None]
+    if observation.cached_tokens is not None or observation.predicted_cached_tokens is not None:
+        expected, seen = observation.predicted_cached_tokens, observation.cached_tokens
+        said.append(f"cached tokens {_count(seen)} (expected {_count(expected)})")
+    ending = observation.ending + (f" ({observation.reason})" if observation.reason else "")
+    attempts = "" if observation.attempts <= 1 else f" after {observation.attempts} attempts"
+    return f"ended as {ending}{attempts}" + "".join(f"; {part}" for part in said) + "."
+
+
+def text(case: Case) -> list[Table | str]:
+    """Everything about one request in the order to print it: per decision its sentence, table and answer."""
+    shown: list[Table | str] = []
+    for record in case.decisions:
+        shown += [reason_sentence(record), table(record), why_not_emptiest(record)]
+    if case.observation is not None:
+        shown.append(f"{case.request_id} {predicted_against_observed(case.observation)}")
+    return shown
+
+
+def to_json(case: Case) -> dict[str, Any]:
+    """Everything about one request as plain data; differences are in milliseconds, named rows are resolved."""
+    return {
+        "request_id": case.request_id,
+        "decisions": [_decision_json(record) for record in case.decisions],
+        "observation": None if case.observation is None else msgspec.to_builtins(case.observation),
+    }
+
+
+def _decision_json(record: DecisionRecord) -> dict[str, Any]:
+    emptiest = record.counterfactual(EMPTIEST)
+    differences = [] if emptiest is None else compare(record.winner, emptiest).differences
+    return {
+        "reason": reason_sentence(record),
+        "why_not_emptiest": why_not_emptiest(record),
+        "emptiest_minus_winner_ms": {d.name: round(d.seconds * 1e3, 3) for d in differences},
+        "rows": [msgspec.to_builtins(record.row(index)) for index in range(len(record.rows))],
+        "record": msgspec.to_builtins(record),
+    }
+
+
+def _pair(name: str, expected: float | None, seen: float | None) -> str:
+    said = f"{name} {_ms(seen)} ms (expected {_ms(expected)} ms"
+    if expected and seen is not None:
+        said += f", {(seen - expected) / expected:+.0%}"
+    return said + ")"
+
+
+def _ms(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds * 1e3:,.1f}"
+
+
+def _count(tokens: int | None) -> str:
+    return "–" if tokens is None else f"{tokens:,}"

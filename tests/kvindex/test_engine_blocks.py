@@ -1,0 +1,254 @@
+"""Engine events against a naive twin that remembers every store as one entry of a list."""
+
+import struct
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
+from vicinal.domain.ids import EndpointId
+from vicinal.kvindex.engine_blocks import EngineBlocks, Oddity
+from vicinal.kvindex.hashing import ROOT, chain, unpack
+from vicinal.kvindex.index import BlockIndex
+
+ENGINE = EndpointId("p0")
+BLOCK_TOKENS = 2
+
+
+def stored(names, tokens, parent=None, keys=(), incarnation=1, block_tokens=BLOCK_TOKENS, tier="hbm"):
+    token_ids = struct.pack(f"<{len(tokens)}I", *tokens)
+    return BlocksStored(ENGINE, incarnation, 0, parent, tuple(names), token_ids, block_tokens, tuple(keys), tier)
+
+
+def removed(*names, incarnation=1, tier="hbm"):
+    return BlocksRemoved(ENGINE, incarnation, 0, names, tier)
+
+
+def cleared(incarnation=1):
+    return BlocksCleared(ENGINE, incarnation, 0, "reset")
+
+
+def blocks_of(tokens, keys=()):
+    return unpack(chain(struct.pack(f"<{len(tokens)}I", *tokens), BLOCK_TOKENS, ROOT, keys))
+
+
+class Twin:
+    """One slot. A block is its whole path: a tuple of (tokens, key) from the root."""
+
+    def __init__(self):
+        self.incarnation = None
+        self.entries = []
+        self.counts = Counter()
+
+    def apply(self, event):
+        if self.incarnation is not None and event.incarnation < self.incarnation:
+            self.counts["old_incarnation"] += 1
+            return
+        if self.incarnation is not None and event.incarnation > self.incarnation:
+            self.counts["new_incarnation"] += 1
+            self.entries = []
+        self.incarnation = event.incarnation
+        if isinstance(event, BlocksCleared):
+            self.entries = []
+        elif event.tier != "hbm":
+            self.counts["other_tier"] += 1
+        elif isinstance(event, BlocksRemoved):
+            for name in event.hashes:
+                at = next((i for i, entry in enumerate(self.entries) if entry[0] == name), None)
+                if at is None:
+                    self.counts["unknown_removed"] += 1
+                else:
+                    del self.entries[at]
+        else:
+            self.store(event)
+
+    def store(self, event):
+        if event.block_tokens != BLOCK_TOKENS:
+            self.counts["wrong_block_size"] += 1
+            return
+        if len(event.token_ids) != 4 * BLOCK_TOKENS * len(event.hashes):
+            self.counts["tokens_do_not_fit"] += 1
+            return
+        if len(event.extra_keys) not in (0, len(event.hashes)):
+            self.counts["extra_keys_do_not_fit"] += 1
+            return
+        path = () if event.parent is None else next((p for name, p in self.entries if name == event.parent), None)
+        if path is None:
+            self.counts["unknown_parent"] += 1
+            return
+        for number, name in enumerate(event.hashes):
+            tokens = event.token_ids[number * 4 * BLOCK_TOKENS : (number + 1) * 4 * BLOCK_TOKENS]
+            path = (*path, (tokens, event.extra_keys[number] if event.extra_keys else b""))
+            if (name, path) in self.entries:
+                self.counts["stored_again"] += 1
+            elif any(known == name for known, _ in self.entries):
+                self.counts["renamed"] += 1
+                self.entries = [entry for entry in self.entries if entry[0] != name]
+            self.entries.append((name, path))
+
+    def held(self):
+        return {
+            unpack(chain(b"".join(tokens for tokens, _ in path), BLOCK_TOKENS, ROOT, [key for _, key in path]))[-1]
+            for _, path in self.entries
+        }
+
+
+NAMES = st.sampled_from((1, 2, 3, 4, b"five", b"six"))
+INCARNATIONS = st.sampled_from((1, 1, 1, 1, 1, 1, 1, 1, 2, 3))
+TIERS = st.sampled_from(("hbm",) * 9 + ("host",))
+
+
+@st.composite
+def stores(draw):
+    names = draw(st.lists(NAMES, min_size=1, max_size=3))
+    oddly = draw(st.sampled_from((None,) * 12 + ("size", "tokens", "keys")))
+    count = BLOCK_TOKENS * len(names) + (oddly == "tokens")
+    tokens = [token for _ in range(count) for token in (draw(st.sampled_from((0, 0, 0, 1))),)]
+    keys = draw(st.one_of(st.just(()), st.tuples(*[st.sampled_from((b"", b"", b"a"))] * len(names))))
+    if oddly == "keys":
+        keys = (b"",) * (len(names) + 1)
+    return stored(
+        names,
+        tokens,
+        parent=draw(st.one_of(st.none(), NAMES)),
+        keys=keys,
+        incarnation=draw(INCARNATIONS),
+        block_tokens=BLOCK_TOKENS + (oddly == "size"),
+        tier=draw(TIERS),
+    )
+
+
+EVENTS = st.one_of(
+    stores(),
+    stores(),
+    st.builds(
+        lambda names, incarnation, tier: removed(*names, incarnation=incarnation, tier=tier),
+        st.lists(NAMES, max_size=3),
+        INCARNATIONS,
+        TIERS,
+    ),
+    st.builds(cleared, INCARNATIONS),
+)
+SLOTS = st.sampled_from((0, 0, 0, 5))
+
+
+@pytest.mark.mission("B16")
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(SLOTS, EVENTS), max_size=40))
+def test_any_events_leave_the_copies_that_the_twin_has(history):
+    index = BlockIndex(BLOCK_TOKENS, run_blocks_max=3)
+    engines = EngineBlocks(index)
+    twins = {0: Twin(), 5: Twin()}
+    seen = set()
+    for slot, event in history:
+        engines.apply(slot, event)
+        twins[slot].apply(event)
+        index.validate()
+        for number, twin in twins.items():
+            held = twin.held()
+            seen |= held
+            assert {block for block in seen if index.holders(block) >> number & 1} == held
+            assert index.blocks_held(number) == len(held)
+            assert engines.names_held(number) == len({name for name, _ in twin.entries})
+    assert engines.counts == twins[0].counts + twins[5].counts
+    for slot, twin in twins.items():
+        for name, _ in twin.entries:
+            engines.apply(slot, removed(name, incarnation=twin.incarnation))
+    assert len(index) == 0
+
+
+@pytest.mark.mission("B16")
+def test_two_engines_with_different_hashes_for_the_same_tokens_hold_the_same_blocks():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored((11, 12), (1, 2, 3, 4)))
+    engines.apply(1, stored((b"x",), (1, 2)))
+    engines.apply(1, stored((b"y",), (3, 4), parent=b"x"))
+    assert [index.holders(block) for block in blocks_of((1, 2, 3, 4))] == [3, 3]
+    assert len(index) == 2
+    assert not engines.counts
+
+
+def test_a_block_stays_until_the_last_of_its_names_is_removed():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored((1,), (7, 7)))
+    engines.apply(0, stored((2,), (7, 7)))
+    engines.apply(0, removed(1))
+    assert index.blocks_held(0) == 1
+    engines.apply(0, removed(2))
+    assert index.blocks_held(0) == 0
+    assert not engines.counts
+
+
+def test_two_physical_copies_under_one_name_need_two_removals():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored((1,), (7, 7)))
+    engines.apply(0, stored((1,), (7, 7)))
+    engines.apply(0, removed(1))
+    engines.apply(0, stored((2,), (8, 8), parent=1))
+    assert index.blocks_held(0) == 2
+    engines.apply(0, removed(1, 2))
+    assert index.blocks_held(0) == 0
+    assert engines.counts == {Oddity.STORED_AGAIN: 1}
+
+
+def test_an_engine_hash_that_now_means_other_tokens_gives_up_all_its_old_copies():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored((1,), (7, 7)))
+    engines.apply(0, stored((1,), (7, 7)))
+    engines.apply(0, stored((1,), (8, 8)))
+    assert [index.holders(*blocks_of(tokens)) for tokens in ((7, 7), (8, 8))] == [0, 1]
+    engines.apply(0, removed(1))
+    assert len(index) == 0
+    assert engines.counts == {Oddity.STORED_AGAIN: 1, Oddity.RENAMED: 1}
+
+
+def test_salted_blocks_are_other_blocks():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored((1, 2), (1, 2, 3, 4), keys=(b"group-a", b"")))
+    assert [index.holders(block) for block in blocks_of((1, 2, 3, 4))] == [0, 0]
+    assert [index.holders(block) for block in blocks_of((1, 2, 3, 4), (b"group-a",))] == [1, 1]
+
+
+def test_a_restarted_engine_starts_empty_and_its_past_is_ignored():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored((1, 2), (1, 2, 3, 4), incarnation=4))
+    engines.apply(0, stored((9,), (5, 6), incarnation=5))
+    assert index.blocks_held(0) == 1
+    engines.apply(0, stored((1, 2), (1, 2, 3, 4), incarnation=4))
+    engines.apply(0, stored((3,), (1, 1), parent=1, incarnation=5))
+    assert index.blocks_held(0) == 1
+    assert engines.counts == {
+        Oddity.NEW_INCARNATION: 1,
+        Oddity.OLD_INCARNATION: 1,
+        Oddity.UNKNOWN_PARENT: 1,
+    }
+
+
+def test_a_collision_is_counted_and_changes_nothing():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    (block,) = blocks_of((5, 6))
+    index.store(3, ROOT, struct.pack("<2Q", 99, block))
+    engines.apply(0, stored((1,), (5, 6)))
+    assert engines.counts == {Oddity.COLLISION: 1}
+    assert (index.blocks_held(0), engines.names_held(0), index.holders(block)) == (0, 0, 1 << 3)
+
+
+def test_a_forgotten_slot_is_as_new():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored((1,), (1, 2), incarnation=9))
+    engines.forget(0)
+    engines.forget(6)
+    assert (len(index), engines.names_held(0)) == (0, 0)
+    engines.apply(0, stored((1,), (1, 2), incarnation=1))
+    assert index.blocks_held(0) == 1
+    assert not engines.counts

@@ -1,0 +1,123 @@
+"""Any history of operations: the index and its naive twin cannot be told apart, and the tree stays sound."""
+
+import struct
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from vicinal.kvindex.hashing import ROOT, chain, unpack
+from vicinal.kvindex.index import BlockIndex
+from vicinal.kvindex.naive import NaiveIndex
+
+SLOTS = st.sampled_from((0, 1, 7, 8, 70))
+SLOTS_ASKED = 71
+PATHS = st.lists(st.sampled_from((0, 0, 0, 1)), max_size=9).map(tuple)
+PROBES = [(0,) * 9, (0, 0, 0, 0, 1, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 1, 0, 0, 1), (1, 0, 0)]
+
+
+def hashes_of(path: tuple[int, ...]) -> bytes:
+    return chain(struct.pack(f"<{len(path)}I", *path), 1)
+
+
+BLOCKS = sorted({block for path in PROBES for block in unpack(hashes_of(path))})
+
+
+class TwoIndexes(RuleBasedStateMachine):
+    @initialize(run_blocks_max=st.sampled_from((1, 2, 3, 5, 128)))
+    def start(self, run_blocks_max):
+        self.index = BlockIndex(1, run_blocks_max)
+        self.naive = NaiveIndex(1)
+
+    @rule(slot=SLOTS, path=PATHS, known=st.integers(0, 9))
+    def store(self, slot, path, known):
+        hashes = hashes_of(path)
+        known = min(known, len(path))
+        parent = unpack(hashes)[known - 1] if known else ROOT
+        rest = hashes[known * 8 :]
+        assert self.index.store(slot, parent, rest) == self.naive.store(slot, parent, rest)
+
+    @rule(slot=SLOTS, path=PATHS)
+    def store_whole(self, slot, path):
+        assert self.index.store(slot, ROOT, hashes_of(path))
+        assert self.naive.store(slot, ROOT, hashes_of(path))
+
+    @rule(slot=SLOTS, path=PATHS, chosen=st.sets(st.integers(0, 8)))
+    def remove(self, slot, path, chosen):
+        blocks = [block for number, block in enumerate(unpack(hashes_of(path))) if number in chosen]
+        self.index.remove(slot, blocks + blocks[:1])
+        self.naive.remove(slot, blocks)
+
+    @rule(slot=SLOTS)
+    def clear(self, slot):
+        self.index.clear(slot)
+        self.naive.clear(slot)
+
+    @rule(slot=SLOTS, path=PATHS)
+    def expect(self, slot, path):
+        assert self.index.expect(slot, hashes_of(path)) == len(path)
+        assert self.naive.expect(slot, hashes_of(path)) == len(path)
+
+    @rule(slot=SLOTS, path=PATHS)
+    def unexpect(self, slot, path):
+        assert self.index.unexpect(slot, hashes_of(path)) == self.naive.unexpect(slot, hashes_of(path))
+
+    @rule(path=PATHS)
+    def match(self, path):
+        self.compare(hashes_of(path))
+
+    @invariant()
+    def sound_and_equal(self):
+        self.index.validate()
+        self.naive.validate()
+        assert len(self.index) == len(self.naive)
+        for slot in (0, 1, 7, 8, 70):
+            assert self.index.blocks_held(slot) == self.naive.blocks_held(slot)
+            assert self.index.held_among(slot, BLOCKS) == self.naive.held_among(slot, BLOCKS)
+        assert [self.index.holders(block) for block in BLOCKS] == [self.naive.holders(block) for block in BLOCKS]
+        self.compare(hashes_of(PROBES[0]))
+        self.compare(hashes_of(PROBES[1]))
+
+    def compare(self, hashes: bytes) -> None:
+        ours, theirs = self.index.match(hashes, SLOTS_ASKED), self.naive.match(hashes, SLOTS_ASKED)
+        assert ours.ready.tolist() == theirs.ready.tolist()
+        assert ours.expected.tolist() == theirs.expected.tolist()
+
+
+class TwoIndexesWithCollisions(TwoIndexes):
+    """Hashes out of place: chains that no tokens make, as only collisions would."""
+
+    CHAINS = st.lists(st.sampled_from(BLOCKS[:6]), max_size=4).map(
+        lambda blocks: struct.pack(f"<{len(blocks)}Q", *blocks)
+    )
+
+    @rule(slot=SLOTS, path=PATHS)
+    def store_whole(self, slot, path):
+        assert self.index.store(slot, ROOT, hashes_of(path)) == self.naive.store(slot, ROOT, hashes_of(path))
+
+    @rule(slot=SLOTS, path=PATHS)
+    def expect(self, slot, path):
+        assert self.index.expect(slot, hashes_of(path)) == self.naive.expect(slot, hashes_of(path))
+
+    @rule(slot=SLOTS, parent=st.sampled_from((ROOT, *BLOCKS[:6])), hashes=CHAINS)
+    def store_anything(self, slot, parent, hashes):
+        assert self.index.store(slot, parent, hashes) == self.naive.store(slot, parent, hashes)
+
+    @rule(slot=SLOTS, hashes=CHAINS)
+    def expect_anything(self, slot, hashes):
+        assert self.index.expect(slot, hashes) == self.naive.expect(slot, hashes)
+
+    @rule(slot=SLOTS, hashes=CHAINS)
+    def unexpect_anything(self, slot, hashes):
+        assert self.index.unexpect(slot, hashes) == self.naive.unexpect(slot, hashes)
+
+
+@pytest.mark.mission("B16")
+class TestHonestHashes(TwoIndexes.TestCase):
+    settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.mission("B16")
+class TestCollidingHashes(TwoIndexesWithCollisions.TestCase):
+    settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
