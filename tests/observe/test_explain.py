@@ -170,20 +170,32 @@ def test_the_table_has_rows_by_terms_in_milliseconds(make_decision: MakeDecision
             )
         )
     )
-    lines = [line for line in shown.splitlines() if "p0→d0" in line or "p1→d0" in line]
-    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
-    assert cells[0][:7] == ["winner, nearest", "p0→d0", "hit", "8,192", "208", "31.5", "31.5"]
-    assert cells[1][:7] == ["emptiest_gpu", "p1→d0", "recompute", "0", "0", "1,500.0", "1,500.0"]
-    assert len(cells[0]) == 6 + 13
+    cells = cells_of(shown)
+    assert cells["prefill"] == ["p0", "p1"]
+    assert cells["decode"] == ["d0", "d0"]
+    assert cells["cached tokens"] == ["8,192", "0"]
+    assert cells["moved tokens"] == ["208", "0"]
+    assert cells["wait prefill"] == ["31.5", "1,500.0"]
+    assert cells["total"] == ["31.5", "1,500.0"]
     assert "r1: cost, whole, attempt 1" in shown
+    assert shown.index("winner") < shown.index("emptiest gpu")
 
 
-def test_the_table_shows_unknown_as_a_dash(make_decision: MakeDecision, make_priced: Callable[..., PricedPlan]) -> None:
+def test_the_table_shows_unknown_as_a_dash_and_says_what_it_leaves_out(
+    make_decision: MakeDecision, make_priced: Callable[..., PricedPlan]
+) -> None:
     rows = make_priced("p0", total=3.0, ttft=0.5), make_priced("p[1]", total=float("inf"), tpot=0.02)
-    shown = printed(table(recorded(make_decision(policy="least_loaded", chosen=rows[0], others=rows[1:]))))
-    assert "p[1]→d0" in shown
-    cells = [cell.strip() for cell in next(line for line in shown.splitlines() if "p[1]" in line).strip("│").split("│")]
-    assert cells[5:] == ["–", "–", "20.0"]
+    record = recorded(make_decision(policy="least_loaded", chosen=rows[0], others=rows[1:]))
+    cells = cells_of(printed(table(record)))
+    assert cells["prefill"] == ["p0", "p[1]"]
+    assert (cells["ttft"], cells["tpot"], cells["total"]) == (["500.0", "–"], ["–", "20.0"], ["3,000.0", "–"])
+    assert "1 more plans were compared" in printed(table(record, plans_max=1))
+
+
+def cells_of(shown: str) -> dict[str, list[str]]:
+    """The table's cells by the name of their row."""
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in shown.splitlines() if "│" in line]
+    return {row[0]: row[1:] for row in rows}
 
 
 def test_predicted_against_observed(make_observation: Callable[..., Observation]) -> None:

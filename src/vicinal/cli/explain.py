@@ -11,7 +11,7 @@ from vicinal.cli.problems import UsageError
 from vicinal.observe.explain import text, to_json
 from vicinal.observe.read import Case, find, last, slowest
 
-WIDTH_MIN = 160
+WIDTH = 120
 
 
 def explain(
@@ -35,7 +35,7 @@ def explain(
         return
     console = Console()
     if not console.is_terminal:
-        console = Console(width=WIDTH_MIN)
+        console = Console(width=WIDTH)
     for case in cases:
         for part in text(case):
             console.print(part, highlight=False)

@@ -5,23 +5,15 @@ import sys
 from cyclopts import App
 
 import vicinal
-from vicinal.cli.bench import bench
-from vicinal.cli.engine import engine
-from vicinal.cli.explain import explain
 from vicinal.cli.problems import PROBLEMS
-from vicinal.cli.serve import serve
-from vicinal.cli.up import up
 
 app = App(
     name="vicinal",
     version=vicinal.__version__,
     help="Decides which GPU serves an LLM request, in seconds of expected cost. Start with `vicinal up`.",
 )
-app.command(up)
-app.command(serve)
-app.command(engine)
-app.command(explain)
-app.command(bench)
+for command in ("up", "serve", "engine", "explain", "bench"):
+    app.command(f"vicinal.cli.{command}:{command}", name=command)
 
 
 def main() -> None:

@@ -10,39 +10,51 @@ from rich.table import Table
 from rich.text import Text
 
 from vicinal.observe.comparison import compare, why_not
-from vicinal.observe.lines import DecisionRecord, ObservationRecord, Row
+from vicinal.observe.lines import DecisionRecord, ObservationRecord
 from vicinal.observe.read import Case
 
 EMPTIEST = "emptiest_gpu"
 BY_SECONDS = "cost"
+"""The policy that takes the least total."""
+
+PLANS_SHOWN = 7
+"""As many as a terminal of 120 columns has room for."""
 """Policies that take the row with the least total, in seconds; the others have rules of their own."""
 
 
-def table(record: DecisionRecord) -> Table:
-    """Rows by terms in milliseconds, whichever policy chose; winner and counterfactuals named, Unknown a dash."""
-    shown = Table(title=f"{record.request_id}: {record.policy}, {record.leg}, attempt {record.attempt}")
-    for name in ("", "plan", "action", "cached", "moved", "total"):
-        shown.add_column(name, justify="right" if name in ("cached", "moved", "total") else "left", no_wrap=True)
-    for term in record.terms_us:
-        shown.add_column(term.replace("_", "\n"), justify="right", no_wrap=True)
-    names: dict[int, list[str]] = {}
+def table(record: DecisionRecord, plans_max: int = PLANS_SHOWN) -> Table:
+    """A plan per column, a term per row, in milliseconds, whichever policy chose; Unknown is a dash.
+
+    The winner comes first, then the named counterfactuals, then the best others as far as `plans_max` allows.
+    """
+    names: dict[int, list[str]] = {0: ["winner"]}
     for name, index in record.counterfactuals.items():
         names.setdefault(index, []).append(name)
-    for index in range(len(record.rows)):
-        row = record.row(index)
-        marks = (["winner"] if index == 0 else []) + names.get(index, [])
-        shown.add_row(
-            Text(", ".join(marks)),
-            Text(row.name),
-            row.action,
-            f"{row.cached_tokens:,}",
-            f"{row.moved_tokens:,}",
-            _ms(row.total),
-            *(_ms(value) for value in row.terms.values()),
-            style="bold green" if index == 0 else None,
+    shown_rows = [*names, *(index for index in range(len(record.rows)) if index not in names)][:plans_max]
+    rows = [record.row(index) for index in shown_rows]
+    shown = Table(
+        title=f"{record.request_id}: {record.policy}, {record.leg}, attempt {record.attempt}; milliseconds",
+        title_justify="left",
+        caption_justify="left",
+    )
+    shown.add_column("")
+    for position, index in enumerate(shown_rows):
+        marks = [name.replace("_", " ") for name in names.get(index, [])]
+        shown.add_column(
+            Text("\n".join(marks)), justify="right", vertical="bottom", style="bold green" if position == 0 else ""
         )
-    if record.others_left_out:
-        shown.caption = f"{record.others_left_out} more were considered and left out of the record for its size"
+    shown.add_row("prefill", *(Text(row.prefill) for row in rows))
+    shown.add_row("decode", *(Text("itself" if row.decode == row.prefill else row.decode) for row in rows))
+    shown.add_row("action", *(row.action for row in rows))
+    shown.add_row("cached tokens", *(f"{row.cached_tokens:,}" for row in rows))
+    shown.add_row("moved tokens", *(f"{row.moved_tokens:,}" for row in rows), end_section=True)
+    for term in record.terms_us:
+        shown.add_row(term.replace("_", " "), *(_ms(row.terms[term]) for row in rows), end_section=term == "tpot")
+    shown.add_section()
+    shown.add_row("total", *(_ms(row.total) for row in rows))
+    left_out = len(record.rows) - len(rows) + record.others_left_out
+    if left_out:
+        shown.caption = f"{left_out} more plans were compared; --json has those that the record kept"
     return shown
 
 

@@ -6,6 +6,7 @@ monotonic clock is one for all processes of a machine, so that instant is enough
 
 import asyncio
 import contextlib
+import secrets
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
@@ -66,6 +67,7 @@ class Embedded:
             workload=workload,
             vocabulary=_vocabulary(config),
             speed=config.emulator.speed,
+            request_prefix=f"replay-{secrets.token_hex(3)}",
         )
         spec_path, result_path = self.folder / "spec.json", self.folder / "result.json"
         spec_path.write_bytes(msgspec.json.encode(spec))
