@@ -7,7 +7,7 @@ import json
 import pytest
 
 from vicinal.domain.effects import Answer, Cancel
-from vicinal.domain.events import ClientGone, FirstToken, LegFailed, PrefillDone, RequestArrived, RequestFinished
+from vicinal.domain.events import ClientGone, LegFailed, PrefillDone, RequestArrived, RequestFinished
 from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Leg
 
@@ -63,7 +63,6 @@ async def test_a_hand_off_sends_two_legs_and_the_params_verbatim(world, kit) -> 
         assert engine.seen[0].path == "/v1/completions"
     assert world.scheduler.events[1:] == [
         PrefillDone("mine-1", 1, 4),
-        FirstToken("mine-1", 1),
         RequestFinished("mine-1", 1, 2, 3),
     ]
     assert world.gateway.counters.handoffs == 1
@@ -308,7 +307,7 @@ async def test_a_client_that_leaves_before_its_request_is_whole_is_nobody(world,
     await client.writer.drain()
     client.drop()
     assert (await world.ask(BODY)).status == 200
-    assert world.scheduler.kinds() == ["RequestArrived", "FirstToken", "RequestFinished"]
+    assert world.scheduler.kinds() == ["RequestArrived", "RequestFinished"]
 
 
 async def test_cancel_closes_the_leg_of_its_attempt_only(world, kit) -> None:

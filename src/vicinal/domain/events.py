@@ -29,7 +29,10 @@ class PrefillDone:
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """The first token of the decoding leg reached the gateway: its transfer, if any, is over."""
+    """The first token of the decoding leg reached the gateway: its transfer, if any, is over.
+
+    An unstreamed answer comes whole and shows no first token, so this event never comes for it.
+    """
 
     request_id: RequestId
     attempt: int

@@ -172,7 +172,6 @@ class Exchange:
             self._end()
             self._respond(status, content_type, body)
             usage = whole_usage(body)
-            self._shared.link.post(FirstToken(self.id, leg.attempt))
             self._finished(leg, usage.completion_tokens, usage.cached_tokens)
 
     def refused_in_stream(self, leg: HeldLeg, error: EngineError) -> None:
