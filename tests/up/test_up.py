@@ -1,0 +1,130 @@
+"""`vicinal up` as a user runs it: engines, gateway and client in their own processes, over real sockets."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vicinal.observe.read import records
+from vicinal.wire.capture import read_capture
+
+CLI = (sys.executable, "-m", "vicinal.cli.main")
+PORTS = 34
+
+
+def free_base_port() -> int:
+    """The first of `PORTS` ports in a row that nobody uses now, away from the ephemeral range."""
+    for base in range(20_000, 32_000, PORTS):
+        sockets = []
+        try:
+            for port in range(base, base + PORTS):
+                held = socket.socket()
+                sockets.append(held)
+                held.bind(("127.0.0.1", port))
+            return base
+        except OSError:
+            continue
+        finally:
+            for held in sockets:
+                held.close()
+    raise AssertionError("no free ports")
+
+
+def vicinal(folder: Path, *words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*CLI, *words], cwd=folder, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def trace(folder: Path, rows: int = 40) -> Path:
+    """A small trace in Mooncake's format: three system prompts, every fifth request extends an earlier one."""
+    path = folder / "trace.jsonl"
+    lines = []
+    for n in range(rows):
+        blocks = [n % 3, *([100 + n - 5] if n % 5 == 0 and n else []), 100 + n]
+        length = 512 * (len(blocks) - 1) + 200
+        lines.append({"timestamp": 150 * n, "input_length": length, "output_length": 20, "hash_ids": blocks})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.mission("C4", "B15", "A8")
+@pytest.mark.parametrize("policy", ["cost", "least_loaded"])
+def test_a_trace_runs_through_and_every_decision_can_be_explained(tmp_path: Path, policy: str) -> None:
+    port = free_base_port()
+    done = vicinal(
+        tmp_path,
+        *("up", "--replay", str(trace(tmp_path)), "--speed", "4", "--policy", policy, "--port", str(port)),
+        *("--json", "--exit", "--capture", "run.jsonl"),
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["requests"], summary["completed"], summary["failed"], summary["shed"]) == (40, 40, 0, 0)
+    assert summary["policy"] == policy
+    assert summary["ttft_s"]["p50"] > 0
+    assert 0 < summary["prefix_hit_rate"] < 1
+    if policy == "least_loaded":
+        # `cost` may well find on so idle a cluster that decode endpoints prefill for themselves, and move nothing.
+        assert summary["kv_bytes"]["same_rack"] + summary["kv_bytes"]["cross_rack"] > 0
+
+    lines = list(records(tmp_path / "vicinal-data"))
+    decided = {line.request_id for line in lines if type(line).__name__ == "DecisionRecord"}
+    observed = {line.request_id for line in lines if type(line).__name__ == "ObservationRecord"}
+    assert len(decided) == 40
+    assert decided == observed
+
+    explained = vicinal(tmp_path, "explain", "--slowest", "1", "--json")
+    assert explained.returncode == 0, explained.stderr
+    case = json.loads(explained.stdout)
+    assert case["decisions"][0]["why_not_emptiest"]
+    assert vicinal(tmp_path, "explain", "--last").stdout.count("winner") >= 1
+
+    header, events = read_capture(tmp_path / "run.jsonl")
+    assert policy in header.config
+    assert sum(type(event).__name__ == "RequestArrived" for event, _ in events) == 40
+
+
+def test_a_port_in_use_is_named_with_its_cure(tmp_path: Path) -> None:
+    port = free_base_port()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        done = vicinal(tmp_path, "up", "--limit", "1", "--port", str(port), "--exit")
+    assert done.returncode == 2
+    assert str(port) in done.stderr
+    assert "port" in done.stderr.lower()
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("up", "--policy", "kost", "--exit"), "'cost'"),
+        (("explain", "--last"), "vicinal-data"),
+        (("explain",), "--slowest"),
+        (("serve", "--config", "nowhere.toml"), "nowhere.toml"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    done = vicinal(tmp_path, *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_malformed_trace_line_is_named(tmp_path: Path) -> None:
+    path = trace(tmp_path, rows=3)
+    path.write_text(path.read_text() + '{"timestamp": 1}\n')
+    done = vicinal(tmp_path, "up", "--replay", str(path), "--port", str(free_base_port()), "--exit")
+    assert done.returncode == 2
+    assert "trace.jsonl:4" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_key_of_the_configuration_is_refused_at_start(tmp_path: Path) -> None:
+    (tmp_path / "vicinal.toml").write_text("[server]\nprot = 8000\n")
+    done = vicinal(tmp_path, "serve", "--config", "vicinal.toml")
+    assert done.returncode == 2
+    assert "vicinal.toml:2" in done.stderr
+    assert "port" in done.stderr
