@@ -5,7 +5,7 @@ import sys
 from cyclopts import App
 
 import vicinal
-from vicinal.cli.problems import PROBLEMS
+from vicinal.cli.problems import PROBLEMS, words
 
 app = App(
     name="vicinal",
@@ -21,7 +21,7 @@ def main() -> None:
     try:
         app()
     except PROBLEMS as problem:
-        print(f"vicinal: {problem}", file=sys.stderr)
+        print(f"vicinal: {words(problem)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -21,3 +21,11 @@ PROBLEMS = (
     ChildFailedError,
     OSError,
 )
+
+
+def words(problem: Exception) -> str:
+    """A problem in words, without the number of an OSError or the name that a child of ours put in front."""
+    text = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+    if isinstance(problem, OSError) and problem.filename is not None:
+        text = f"{problem.filename}: {text}"
+    return text.removeprefix("vicinal: ")
