@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from vicinal.clock import ModelClock
 from vicinal.domain.effects import Answer, Cancel, Dispatch, Effect
 from vicinal.domain.endpoint import Endpoint, Role
 from vicinal.domain.events import ClientGone, Event, LegFailed, PrefillDone, RequestArrived
@@ -16,7 +17,6 @@ from vicinal.domain.ids import EndpointId, ModelId
 from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Action, Leg, Plan
 from vicinal.gateway.app import Gateway, Served, Watchers
-from vicinal.gateway.clock import ModelClock
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.parse import ServedModel, TrustedHeaders
 

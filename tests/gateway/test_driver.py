@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from vicinal.clock import ModelClock
 from vicinal.domain.effects import Answer, Warn
 from vicinal.domain.events import AlarmRang, ClientGone, FirstToken, RequestArrived
 from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.request import INTERACTIVE, Request
-from vicinal.gateway.clock import ModelClock
 from vicinal.gateway.driver import CoreDriver
 
 REQUEST = Request("r", "m", "t", INTERACTIVE, 1, 1, b"", 1, 1)

@@ -3,7 +3,8 @@
 import pytest
 
 from vicinal.domain.plan import Leg
-from vicinal.replay.stamps import Stamp, served
+from vicinal.replay.stamps import served
+from vicinal.wire.stamps import Stamp
 
 
 def prefill(request_id: str, arrived_s: float, finished_s: float | None, first_token_s: float | None = None) -> Stamp:

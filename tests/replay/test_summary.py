@@ -12,9 +12,9 @@ from rich.console import Console
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import ServiceClass
 from vicinal.replay.answer import Answer, Fate
-from vicinal.replay.stamps import Stamp
 from vicinal.replay.summary import Spread, Summary, summarise
 from vicinal.replay.table import render
+from vicinal.wire.stamps import Stamp
 
 
 def answer(number: int, fate: Fate = Fate.COMPLETED, first_s: float | None = 11.0) -> Answer:

@@ -7,9 +7,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from vicinal.cli.loop import run, stop_on_signal
+from vicinal.clock import ModelClock
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
-from vicinal.gateway.clock import ModelClock
 from vicinal.wiring.live import LiveSystem
 
 

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from vicinal.clock import ModelClock
 from vicinal.domain.decision import Decision, Observation
 from vicinal.domain.effects import Warn
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import Event
-from vicinal.gateway.clock import ModelClock
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.driver import CoreDriver, Scheduler

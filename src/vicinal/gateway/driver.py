@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from vicinal.clock import ModelClock
 from vicinal.domain.decision import Decision, Observation
 from vicinal.domain.effects import Answer, Cancel, Dispatch, Effect, Record, RecordObservation, Warn
 from vicinal.domain.events import AlarmRang, Event, RequestArrived
-from vicinal.gateway.clock import ModelClock
 from vicinal.gateway.link import RelayEffect
 
 DECISIONS_KEPT = 65_536

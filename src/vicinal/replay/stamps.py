@@ -7,26 +7,8 @@ both legs of an attempt carry the same.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import msgspec
-
 from vicinal.domain.plan import Leg
-
-
-class Stamp(msgspec.Struct, frozen=True):
-    """One leg on one engine. What did not happen is None. `cached_tokens` were reused on that engine, `pulled_tokens`
-    came to it over the network."""
-
-    request_id: str
-    endpoint: str
-    leg: Leg
-    arrived_s: float
-    started_s: float | None = None
-    first_token_s: float | None = None
-    finished_s: float | None = None
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    pulled_tokens: int | None = None
-    output_tokens: int | None = None
+from vicinal.wire.stamps import Stamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ import numpy as np
 
 from vicinal.domain.request import INTERACTIVE, ServiceClass
 from vicinal.replay.answer import Answer, Fate
-from vicinal.replay.stamps import Served, Stamp, served
+from vicinal.replay.stamps import Served, served
 from vicinal.topology.graph import Level
+from vicinal.wire.stamps import Stamp
 
 CLOCK_DEBT_MAX = 0.05
 

@@ -16,17 +16,17 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
+from vicinal.clock import ModelClock
 from vicinal.config.cluster import endpoints, tokenizer_folder
 from vicinal.config.fleet import Config
 from vicinal.config.toml import to_toml
 from vicinal.domain.decision import Observation
 from vicinal.enginemodel.profiles import profile
-from vicinal.gateway.clock import ModelClock
 from vicinal.replay.answer import Progress
 from vicinal.replay.process import Result, Spec, Workload
-from vicinal.replay.stamps import Stamp
 from vicinal.replay.summary import Summary, summarise
 from vicinal.tokenizer.tokenizer import Tokenizer
+from vicinal.wire.stamps import Stamp
 from vicinal.wiring.children import ChildFailedError, child, first_line, last_words
 from vicinal.wiring.live import Listeners, LiveSystem
 from vicinal.workload.prompt import Vocabulary

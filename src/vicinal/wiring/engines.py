@@ -26,4 +26,5 @@ def make_fleet(config: Config, origin_s: float | None) -> EmulatedFleet:
         origin_s=origin_s,
         emit_interval_s=config.emulator.emit_interval_ms / 1e3,
         natural_tokens=config.emulator.default_output_tokens,
+        batched_tokens_max=config.emulator.batched_tokens_max,
     )

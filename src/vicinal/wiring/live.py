@@ -10,6 +10,7 @@ import aiohttp
 import numpy as np
 import zmq.asyncio
 
+from vicinal.clock import ModelClock
 from vicinal.config.cluster import endpoints, services, tokenizer_folder
 from vicinal.config.fleet import Config
 from vicinal.config.toml import to_toml
@@ -20,7 +21,6 @@ from vicinal.domain.events import EndpointReported, Event, TopologyChanged
 from vicinal.domain.ids import ModelId
 from vicinal.gateway.admin import AdminServer
 from vicinal.gateway.app import Gateway, Served, Watchers
-from vicinal.gateway.clock import ModelClock
 from vicinal.gateway.feeds.kv_events import KvEventFeed
 from vicinal.gateway.feeds.scrapes import MetricScraper
 from vicinal.gateway.limits import Limits

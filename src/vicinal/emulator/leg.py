@@ -1,0 +1,53 @@
+"""One leg of a request inside an emulated engine, as its HTTP handler sees it."""
+
+import asyncio
+
+from vicinal.domain.plan import Leg
+from vicinal.enginemodel.work import Finished, Work
+
+
+class LegBrokenError(Exception):
+    """The engine cannot finish this leg: what it was to pull is gone."""
+
+
+class RunningLeg:
+    """`generated` tokens may be shown. The handler waits for `changed`; the driver says when.
+
+    `reason` is the finish_reason that its answer is going to have.
+    """
+
+    def __init__(self, work: Work, request_id: str, kind: Leg, reason: str) -> None:
+        self.work = work
+        self.request_id = request_id
+        self.kind = kind
+        self.reason = reason
+        self.generated = 0
+        self.finished: Finished | None = None
+        self._broken: str | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def changed(self, seen: int) -> Finished | None:
+        """Wait until more than `seen` tokens are there to show or the leg is over. Raises LegBrokenError."""
+        while self.generated <= seen and self.finished is None and self._broken is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        if self._broken is not None:
+            raise LegBrokenError(self._broken)
+        return self.finished
+
+    async def end(self) -> Finished:
+        """Wait until the leg is over. Raises LegBrokenError."""
+        while (finished := await self.changed(self.work.output_tokens)) is None:
+            pass
+        return finished
+
+    def fail(self, reason: str) -> None:
+        self._broken = reason
+        self.wake()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,167 @@
+"""One emulated engine as a whole: its model and driver, its KV events, its figures. Its HTTP face is serving.py."""
+
+import logging
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+from vicinal.clock import ModelClock
+from vicinal.domain.endpoint import Endpoint
+from vicinal.domain.plan import Leg
+from vicinal.emulator.bodies import HandOff
+from vicinal.emulator.driver import EngineDriver
+from vicinal.emulator.events import EventPublisher
+from vicinal.emulator.exposition import EngineMetrics
+from vicinal.emulator.leg import LegBrokenError, RunningLeg
+from vicinal.emulator.order import Order, OrderReader
+from vicinal.emulator.speech import Speech, TextCodec
+from vicinal.emulator.stamps import Stamps
+from vicinal.emulator.transfers import Pull, Transfers
+from vicinal.enginemodel.engine import Engine
+from vicinal.enginemodel.profiles import profile
+from vicinal.enginemodel.spec import EngineSpec
+from vicinal.enginemodel.work import Finished, Work
+from vicinal.wire.stamps import Stamp
+
+_log = logging.getLogger(__name__)
+
+
+class HandOffError(Exception):
+    """These kv_transfer_params cannot be followed. A real engine would answer 500, give wrong text, or die."""
+
+
+class HolderGoneError(Exception):
+    """The engine that kv_transfer_params name does not answer."""
+
+
+class Station:
+    """`find` gives the living station of an engine id, or None."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        slot: int,
+        clock: ModelClock,
+        transfers: Transfers,
+        codec: TextCodec,
+        speech: Speech,
+        find: Callable[[str], "Station | None"],
+        emit_interval_s: float,
+        natural_tokens: int,
+        lease_s: float,
+        batched_tokens_max: int,
+    ) -> None:
+        spec = EngineSpec(
+            profile(endpoint.profile),
+            endpoint.kv_blocks,
+            endpoint.block_tokens,
+            sequences_max=endpoint.sequences_max,
+            lease_s=lease_s,
+            batched_tokens_max=batched_tokens_max,
+        )
+        self.endpoint = endpoint
+        self.engine_id = str(uuid4())
+        self.created = int(time.time())
+        self.fingerprint = f"vllm-0.32.0-{self.engine_id[:8]}"
+        self.clock = clock
+        self.codec = codec
+        self.speech = speech
+        self.stamps = Stamps()
+        self.publisher = EventPublisher(endpoint.block_tokens)
+        self.orders = OrderReader(endpoint.model, endpoint.model_tokens_max, natural_tokens, codec)
+        self.hand_offs_refused = 0
+        self._block_bytes = endpoint.block_tokens * endpoint.kv_bytes_per_token
+        self._find = find
+        engine = Engine(spec)
+        self.metrics = EngineMetrics(engine, endpoint.model, self._block_bytes)
+        self.driver = EngineDriver(
+            engine,
+            slot,
+            clock,
+            transfers,
+            emit_interval_s,
+            self.publisher.publish,
+            self._leg_finished,
+            lambda count, between_s: self.metrics.between.observe(between_s, count),
+        )
+
+    def begin(self, order: Order, answer_id: str, request_id: str) -> RunningLeg:
+        """Start a leg. Raises HandOffError, HolderGoneError, or what Engine.submit raises."""
+        kind = order.kind
+        work = Work(
+            id=f"{answer_id}-0-{uuid4().hex[:8]}",
+            prompt=order.prompt,
+            output=self.speech.tokens(order.prompt, order.output_tokens, order.seed),
+            salt=order.salt,
+            hold=kind is Leg.PREFILL and order.reason == "length",
+            pulls=kind is Leg.DECODE,
+        )
+        pull = self._claim(order) if kind is Leg.DECODE else None
+        leg = RunningLeg(work, request_id, kind, order.reason)
+        try:
+            self.driver.submit(leg, pull)
+        except ValueError:
+            if pull is not None:
+                pull.holder.release(pull.hold_id, self.clock.now())
+            raise
+        return leg
+
+    def drop(self, leg: RunningLeg) -> None:
+        """Nobody waits for this leg any more: because it is over, or because its client is gone."""
+        if self.driver.cancel(leg.work.id):
+            self.metrics.finished["abort"] += 1
+
+    def note_broken(self, leg: RunningLeg, error: LegBrokenError) -> None:
+        self.metrics.finished["error"] += 1
+        _log.error("%s: request %s: %s", self.endpoint.id, leg.request_id, error)
+
+    def hand_off(self, leg: RunningLeg, end: Finished) -> HandOff | None:
+        """What a decode leg has to bring along to pull what this leg left; None when it left nothing."""
+        if end.held_blocks is None:
+            return None
+        return HandOff(
+            do_remote_prefill=True,
+            remote_block_ids=[list(end.held_blocks)],
+            remote_engine_id=self.engine_id,
+            remote_request_id=leg.work.id,
+            remote_host="127.0.0.1",
+            remote_port=5600 + self.driver.slot,
+            remote_num_tokens=end.prompt_tokens,
+            remote_prefill_cached_tokens=end.cached_tokens,
+        )
+
+    def _claim(self, order: Order) -> Pull:
+        params = order.hand_off
+        if params is None or params.remote_engine_id is None or params.remote_request_id is None:
+            raise HandOffError("kv_transfer_params name no engine or no request to pull from")
+        holder = self._find(params.remote_engine_id)
+        if holder is None:
+            raise HolderGoneError(f"engine {params.remote_engine_id} does not answer")
+        hold = holder.driver.claim(params.remote_request_id)
+        if hold is None:
+            raise HandOffError(f"{params.remote_request_id} holds nothing (any more): used twice, or its lease ran out")
+        if params.remote_num_tokens != order.prompt_tokens or hold.prompt != order.prompt:
+            holder.driver.release(hold.id, self.clock.now())
+            raise HandOffError(
+                f"{params.remote_request_id} holds the KV of another prompt ({params.remote_num_tokens} tokens, this "
+                f"request has {order.prompt_tokens}): a real engine dies of this"
+            )
+        return Pull(holder.driver, hold.id, self._block_bytes)
+
+    def _leg_finished(self, leg: RunningLeg, end: Finished) -> None:
+        self.metrics.leg_finished(end, leg.reason)
+        self.stamps.add(
+            Stamp(
+                request_id=leg.request_id,
+                endpoint=self.endpoint.id,
+                leg=leg.kind,
+                arrived_s=end.arrived_s,
+                started_s=end.started_s,
+                first_token_s=end.first_token_s,
+                finished_s=end.finished_s,
+                prompt_tokens=end.prompt_tokens,
+                cached_tokens=end.cached_tokens,
+                pulled_tokens=end.pulled_tokens,
+                output_tokens=end.output_tokens,
+            )
+        )

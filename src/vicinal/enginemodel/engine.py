@@ -1,0 +1,246 @@
+"""An engine: continuous batching over a pool of KV blocks, in model time, without a clock.
+
+The rules are vLLM's. A step is a batch: one token for every decoding sequence, and chunks of prompts with what is left
+of the step's token budget, first come first served. Whoever is at the head of the queue waits until the blocks of the
+whole prompt fit, and everybody behind waits with it. When a decoding sequence finds no block, the youngest running
+one is preempted: it loses its blocks, goes to the head of the queue and recomputes.
+
+Time moves only in `advance(now)` and in the calls that bring news. What happens has its own stamp: a step ends when
+it ends, however late the driver asks, so a slow driver delays the telling and never the model. Composition changes
+only between steps; while it stays the same, many steps are taken in one leap (enginemodel/steps.py).
+
+News must come in the order of their stamps; one that is older than what is already computed counts from then on.
+"""
+
+from math import inf
+
+from vicinal.enginemodel.batch import Batcher
+from vicinal.enginemodel.holds import Hold, Holds
+from vicinal.enginemodel.memory import Memory
+from vicinal.enginemodel.sequence import Phase, Sequence
+from vicinal.enginemodel.spec import Counters, EngineSpec, WorkTooLargeError
+from vicinal.enginemodel.steps import Step, soonest_end
+from vicinal.enginemodel.work import Finished, Generated, Output, PullWanted, Work
+
+
+class Engine:
+    """One engine. Ids of works must be unique among those that it has not finished."""
+
+    def __init__(self, spec: EngineSpec) -> None:
+        self.spec = spec
+        self.counters = Counters()
+        self._outputs: list[Output] = []
+        self.memory = Memory(spec, self.counters, self._outputs)
+        self.holds = Holds(spec.lease_s)
+        self._all: dict[str, Sequence] = {}
+        self._batcher = Batcher(spec, self.memory, self.counters)
+        self._step: Step | None = None
+        self._now_s = 0.0
+        self._news = False
+
+    @property
+    def waiting(self) -> int:
+        """Sequences that are not in the batch: queued, pulling, or pulled and about to join."""
+        return len(self._all) - self.running
+
+    @property
+    def pulling(self) -> int:
+        return sum(1 for s in self._all.values() if s.phase is Phase.PULLING)
+
+    @property
+    def running(self) -> int:
+        return len(self._batcher.running)
+
+    @property
+    def idle(self) -> bool:
+        """True when nothing is queued, running or held: then no block may be in use."""
+        return not self._all and not len(self.holds)
+
+    def submit(self, work: Work, now: float) -> None:
+        """Queue a work at `now`. Raises WorkTooLargeError when it could never fit, ValueError for malformed work."""
+        if work.id in self._all:
+            raise ValueError(f"work {work.id} is in this engine already")
+        if not work.prompt_tokens or not work.output_tokens:
+            raise ValueError(f"work {work.id} needs at least one prompt token and one output token")
+        tokens = work.prompt_tokens + work.output_tokens
+        if tokens > self.spec.tokens:
+            raise WorkTooLargeError(work.id, tokens, self.spec.tokens)
+        self._run(now)
+        sequence = Sequence(work, self.spec.block_tokens, self._now_s)
+        self._all[work.id] = sequence
+        self._batcher.waiting.append(sequence)
+        self._wake()
+
+    def pulled(self, work_id: str, now: float) -> None:
+        """The transfer that PullWanted asked for is over: the work joins the batch at the next step."""
+        self._run(now)
+        sequence = self._all[work_id]
+        if sequence.phase is not Phase.PULLING:
+            raise ValueError(f"work {work_id} is {sequence.phase.value}, not pulling")
+        sequence.phase = Phase.READY
+        sequence.computed = sequence.prompt_tokens
+        self.counters.external_hits_tokens += sequence.pulled_tokens
+        self.memory.seal(sequence, self._now_s)
+        self._batcher.ready.append(sequence)
+        self._wake()
+
+    def cancel(self, work_id: str, now: float) -> None:
+        """Drop a work wherever it is and free its blocks. Unknown ids are fine: it may just have finished."""
+        self._run(now)
+        sequence = self._all.pop(work_id, None)
+        if sequence is None:
+            return
+        self._batcher.remove(sequence)
+        self.memory.free(sequence)
+        self._wake()
+
+    def claim(self, work_id: str, now: float) -> Hold | None:
+        """Somebody is going to pull what this work left: its lease no longer runs out. None when it is not there."""
+        self._run(now)
+        return self.holds.claim(work_id)
+
+    def release(self, work_id: str, now: float) -> None:
+        """What this work left has been pulled, or nobody wants it any more."""
+        self._run(now)
+        hold = self.holds.drop(work_id)
+        if hold is not None:
+            self.memory.pool.release(hold.blocks)
+            self._wake()
+
+    def reset_prefix_cache(self, now: float) -> bool:
+        """Forget all cached blocks; refused (False) while any is in use. CacheCleared comes with the next step."""
+        self._run(now)
+        return self.memory.clear()
+
+    def advance(self, now: float) -> list[Output]:
+        """Everything that has happened up to `now` and was not reported yet, in order."""
+        self._run(now)
+        outputs = self._outputs[:]
+        self._outputs.clear()
+        return outputs
+
+    def next_event_s(self) -> float | None:
+        """When something happens next without news: a step ends or a lease runs out."""
+        expiry_s = self.holds.next_expiry_s()
+        if self._step is None:
+            return expiry_s
+        return self._step.ends_s if expiry_s is None else min(self._step.ends_s, expiry_s)
+
+    def next_milestone_s(self) -> float | None:
+        """When a work gets its first or last token next, as far as can be known now, or a lease runs out.
+
+        It may turn out later (a preemption), never earlier without news.
+        """
+        step = self._step
+        if step is None or step.chunks or self._news:
+            return self.next_event_s()
+        decodes = [s for s in step.decodes if s.phase is Phase.DECODING]
+        if not decodes or any(not s.generated for s in decodes):
+            return self.next_event_s()
+        end_s = step.ends_after_s(soonest_end(decodes))
+        expiry_s = self.holds.next_expiry_s()
+        return end_s if expiry_s is None else min(end_s, expiry_s)
+
+    def _run(self, now: float) -> None:
+        while True:
+            step_s = inf if self._step is None else self._step.ends_s
+            expiry_s = self.holds.next_expiry_s()
+            if expiry_s is not None and expiry_s <= now and expiry_s < step_s:
+                self._now_s = max(self._now_s, expiry_s)
+                self._expire()
+                self._wake()
+            elif self._step is not None and step_s <= now:
+                self._complete(self._step, now)
+                self._begin()
+            else:
+                break
+        self._now_s = max(self._now_s, now)
+
+    def _wake(self) -> None:
+        self._news = True
+        if self._step is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._expire()
+        self._step = self._batcher.next_step(self._now_s)
+        self._news = self._batcher.passed_over
+        for sequence in self._batcher.take_pulling():
+            missing = len(sequence.blocks) - sequence.sealed
+            self._outputs.append(PullWanted(sequence.work.id, missing, sequence.pulled_tokens, self._now_s))
+
+    def _complete(self, step: Step, now: float) -> None:
+        count = 1 if self._news or step.chunks else self._leap(step, now)
+        ends_s = step.ends_after_s(count)
+        self._now_s = ends_s
+        self.memory.report_clear(ends_s)
+        for sequence in step.decodes:
+            if sequence.phase is Phase.DECODING:
+                self._generate(sequence, count, step.ends_s, ends_s)
+        for sequence, tokens in step.chunks:
+            if sequence.phase is not Phase.PREFILLING:
+                continue
+            sequence.computed += tokens
+            sequence.prefill_begun = True
+            self.counters.computed_tokens += tokens
+            self.memory.seal(sequence, ends_s)
+            if sequence.computed == sequence.target:
+                sequence.phase = Phase.DECODING
+                self._generate(sequence, 1, ends_s, ends_s)
+
+    def _leap(self, step: Step, now: float) -> int:
+        """How many steps of this batch can be taken at once; takes the blocks that they need."""
+        decodes = [s for s in step.decodes if s.phase is Phase.DECODING]
+        if not decodes:
+            return 1
+        # A lease that runs out gives blocks back, so a leap ends there.
+        expiry_s = self.holds.next_expiry_s()
+        horizon_s = now if expiry_s is None else min(now, expiry_s)
+        count = step.steps_until(horizon_s, soonest_end(decodes))
+        while count > 1 and not self.memory.grow(decodes, count, step.started_s):
+            count //= 2
+        return count
+
+    def _generate(self, sequence: Sequence, count: int, first_s: float, last_s: float) -> None:
+        if sequence.first_token_s is None:
+            sequence.first_token_s = first_s
+        self._outputs.append(Generated(sequence.work.id, sequence.generated, count, first_s, last_s))
+        sequence.generated += count
+        sequence.computed = sequence.context_tokens - 1
+        self.counters.generated_tokens += count
+        self.memory.seal(sequence, last_s)
+        if not sequence.remaining:
+            self._finish(sequence, last_s)
+
+    def _finish(self, sequence: Sequence, at_s: float) -> None:
+        if sequence.started_s is None or sequence.first_token_s is None:
+            raise AssertionError(f"work {sequence.work.id} finishes without having started")
+        work = sequence.work
+        self._batcher.remove(sequence)
+        del self._all[work.id]
+        held: tuple[int, ...] | None = None
+        if work.hold:
+            held = tuple(sequence.blocks)
+            self.holds.add(work.id, sequence.blocks, work.prompt, work.salt, at_s)
+        else:
+            self.memory.free(sequence)
+        self._outputs.append(
+            Finished(
+                id=work.id,
+                arrived_s=sequence.arrived_s,
+                started_s=sequence.started_s,
+                first_token_s=sequence.first_token_s,
+                finished_s=at_s,
+                prompt_tokens=sequence.prompt_tokens,
+                cached_tokens=sequence.cached_tokens,
+                pulled_tokens=sequence.pulled_tokens,
+                output_tokens=sequence.generated,
+                preemptions=sequence.preemptions,
+                held_blocks=held,
+            )
+        )
+
+    def _expire(self) -> None:
+        for hold in self.holds.expired(self._now_s):
+            self.memory.pool.release(hold.blocks)
+            self.counters.leases_expired += 1

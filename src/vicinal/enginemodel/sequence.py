@@ -1,0 +1,104 @@
+"""One work inside an engine: how far it is and which blocks it has."""
+
+from enum import Enum
+
+from vicinal.enginemodel.chain import TOKEN_BYTES, extend_chain
+from vicinal.enginemodel.work import Work
+
+
+class Phase(Enum):
+    WAITING = "waiting"
+    PULLING = "pulling"
+    READY = "ready"
+    PREFILLING = "prefilling"
+    DECODING = "decoding"
+    GONE = "gone"
+
+
+class Sequence:
+    """`computed` tokens have their KV in `blocks`; `generated` tokens have been sampled.
+
+    After prefill, computed = prompt + generated - 1, because the newest token has no KV until the step that uses it.
+    `target` is what the current prefill must reach: the prompt, or after a preemption all tokens so far.
+    """
+
+    __slots__ = (
+        "arrived_s",
+        "block_tokens",
+        "blocks",
+        "cached_tokens",
+        "computed",
+        "first_token_s",
+        "generated",
+        "keys",
+        "output_tokens",
+        "phase",
+        "preemptions",
+        "prefill_begun",
+        "prompt_tokens",
+        "pulled_tokens",
+        "sealed",
+        "started_s",
+        "target",
+        "tokens",
+        "work",
+    )
+
+    def __init__(self, work: Work, block_tokens: int, arrived_s: float) -> None:
+        self.work = work
+        self.block_tokens = block_tokens
+        self.tokens = work.prompt + work.output
+        self.prompt_tokens = work.prompt_tokens
+        self.output_tokens = work.output_tokens
+        self.keys: list[int] = []
+        self.blocks: list[int] = []
+        self.sealed = 0
+        self.computed = 0
+        self.generated = 0
+        self.target = self.prompt_tokens
+        self.prefill_begun = False
+        self.phase = Phase.WAITING
+        self.arrived_s = arrived_s
+        self.started_s: float | None = None
+        self.first_token_s: float | None = None
+        self.cached_tokens = 0
+        self.pulled_tokens = 0
+        self.preemptions = 0
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens whose KV the next decode step reads."""
+        return self.prompt_tokens + self.generated
+
+    @property
+    def remaining(self) -> int:
+        return self.output_tokens - self.generated
+
+    @property
+    def pulls(self) -> bool:
+        """A preempted sequence recomputes: what it pulled once is not offered again."""
+        return self.work.pulls and not self.preemptions
+
+    def keys_of(self, blocks: int) -> list[int]:
+        """Keys of the first `blocks` blocks, all of whose tokens must be known."""
+        if len(self.keys) < blocks:
+            extend_chain(self.keys, self.tokens, blocks, self.block_tokens, self.work.salt)
+        return self.keys if len(self.keys) == blocks else self.keys[:blocks]
+
+    def blocks_missing(self, steps: int) -> int:
+        """Blocks to be added before `steps` more decode steps can run."""
+        return -(-(self.context_tokens + steps - 1) // self.block_tokens) - len(self.blocks)
+
+    def token_bytes(self, first_block: int, last_block: int) -> bytes:
+        width = self.block_tokens * TOKEN_BYTES
+        return self.tokens[first_block * width : last_block * width]
+
+    def rewind(self) -> None:
+        """Preempted: everything so far has to be computed again, except what the cache still has then."""
+        self.blocks = []
+        self.sealed = 0
+        self.computed = 0
+        self.target = self.context_tokens
+        self.prefill_begun = False
+        self.phase = Phase.WAITING
+        self.preemptions += 1

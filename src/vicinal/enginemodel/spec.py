@@ -1,0 +1,47 @@
+"""What an engine is, and what it has counted."""
+
+from dataclasses import dataclass
+
+from vicinal.enginemodel.fit import Fit
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """`blocks` of `block_tokens` tokens are its HBM for KV. A step computes `batched_tokens_max` tokens at most.
+
+    `lease_s`: how long a finished prefill's blocks wait for somebody to pull them (vLLM's kv_lease_duration).
+    """
+
+    fit: Fit
+    blocks: int
+    block_tokens: int
+    sequences_max: int = 256
+    batched_tokens_max: int = 8192
+    lease_s: float = 30.0
+
+    @property
+    def tokens(self) -> int:
+        return self.blocks * self.block_tokens
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the start, in tokens unless the name says otherwise."""
+
+    preemptions: int = 0
+    leases_expired: int = 0
+    prefix_queries_tokens: int = 0
+    prefix_hits_tokens: int = 0
+    external_queries_tokens: int = 0
+    external_hits_tokens: int = 0
+    computed_tokens: int = 0
+    generated_tokens: int = 0
+
+
+class WorkTooLargeError(ValueError):
+    """The work needs more KV than the engine has, even alone. `tokens` is what it needs, `tokens_max` what there is."""
+
+    def __init__(self, work_id: str, tokens: int, tokens_max: int) -> None:
+        self.tokens = tokens
+        self.tokens_max = tokens_max
+        super().__init__(f"work {work_id} needs KV for {tokens} tokens, and this engine holds {tokens_max}")

@@ -1,0 +1,98 @@
+"""What goes into an engine and what comes out, as data. All stamps are model seconds."""
+
+from dataclasses import dataclass
+
+from vicinal.enginemodel.chain import TOKEN_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One leg of one request. Tokens are packed little-endian uint32.
+
+    `output` is what the model is going to say; the engine decides only when. `salt` keeps its blocks apart from those
+    of other salts. `hold`: keep the prompt's blocks at the end, for another engine to pull. `pulls`: the prompt's KV
+    is pulled from another engine instead of being computed.
+    """
+
+    id: str
+    prompt: bytes
+    output: bytes
+    salt: bytes = b""
+    hold: bool = False
+    pulls: bool = False
+
+    @property
+    def prompt_tokens(self) -> int:
+        return len(self.prompt) // TOKEN_BYTES
+
+    @property
+    def output_tokens(self) -> int:
+        return len(self.output) // TOKEN_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """`count` tokens of a work, from output number `first` on: the first at `first_s`, the last at `last_s`."""
+
+    id: str
+    first: int
+    count: int
+    first_s: float
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A work's end. It always follows that work's last Generated.
+
+    `started_s` is when it left the waiting queue. `cached_tokens` of the prompt were in this engine's own cache,
+    `pulled_tokens` came from another engine. `held_blocks` is None unless the work asked to hold them.
+    """
+
+    id: str
+    arrived_s: float
+    started_s: float
+    first_token_s: float
+    finished_s: float
+    prompt_tokens: int
+    cached_tokens: int
+    pulled_tokens: int
+    output_tokens: int
+    preemptions: int
+    held_blocks: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PullWanted:
+    """The work has its blocks and waits for `blocks` blocks (`tokens` tokens of its prompt) from another engine."""
+
+    id: str
+    blocks: int
+    tokens: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksSealed:
+    """Blocks that can be reused from now on. `parent` is None at the root; `tokens` is flat over all `keys`."""
+
+    at_s: float
+    parent: int | None
+    keys: tuple[int, ...]
+    tokens: bytes
+    salt: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksEvicted:
+    at_s: float
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCleared:
+    at_s: float
+
+
+CacheChange = BlocksSealed | BlocksEvicted | CacheCleared
+Output = Generated | Finished | PullWanted | CacheChange
