@@ -177,7 +177,6 @@ def test_the_table_has_rows_by_terms_in_milliseconds(make_decision: MakeDecision
     assert cells["moved tokens"] == ["208", "0"]
     assert cells["wait prefill"] == ["31.5", "1,500.0"]
     assert cells["total"] == ["31.5", "1,500.0"]
-    assert "r1: cost, whole, attempt 1" in shown
     assert shown.index("winner") < shown.index("emptiest gpu")
 
 
@@ -216,7 +215,7 @@ def test_predicted_against_observed(make_observation: Callable[..., Observation]
         predicted_cached_tokens=None,
     )
     assert predicted_against_observed(seen(failed)) == (
-        "ended as engine_failed (connection refused) after 3 attempts; TTFT – ms (expected 61.0 ms)."
+        "ended as engine_failed (connection refused) after 3 attempts."
     )
 
 
@@ -227,9 +226,10 @@ def test_text_and_json_of_a_whole_case(
     record = recorded(make_decision(chosen=winner, counterfactuals=(("emptiest_gpu", emptiest),)))
     case = Case("r1", [record, recorded(make_decision(attempt=2))], seen(make_observation()))
     parts = text(case)
-    assert len(parts) == 2 * 3 + 1
+    assert len(parts) == 2 * 4 + 1
+    assert parts[1] == "r1: cost, whole, attempt 1; milliseconds"
     assert parts[0] == reason_sentence(record)
-    assert parts[2] == why_not_emptiest(record)
+    assert parts[3] == why_not_emptiest(record)
     assert str(parts[-1]).startswith("r1 ended as done")
     plain = msgspec.json.decode(msgspec.json.encode(to_json(case)))
     first = plain["decisions"][0]

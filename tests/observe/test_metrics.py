@@ -12,7 +12,6 @@ from vicinal.domain.decision import Decision, Observation, PricedPlan
 from vicinal.domain.effects import Warn
 from vicinal.domain.endpoint import Endpoint, Role
 from vicinal.domain.ids import EndpointId, ModelId
-from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Action, Leg
 from vicinal.domain.report import EndpointReport
 from vicinal.domain.verdict import Verdict
@@ -134,7 +133,8 @@ def test_refusals_and_failures_are_told_apart(make_observation: Callable[..., Ob
     metrics.observed(make_observation(ending="waited_too_long", attempts=0, **refused))
     metrics.observed(make_observation(ending="engine_failed", attempts=3, **refused))
     metrics.observed(make_observation(ending="cancelled", attempts=1, **refused))
-    metrics.answered(Outcome(Ending.QUEUE_FULL))
+    metrics.observed(make_observation(ending="queue_full", attempts=0, **refused))
+    metrics.count("gateway_events", "What the data path met", lambda: {"refused": 7})
     found = values(metrics)
     rejects = {k: v for k, v in found.items() if k.startswith("vicinal_schedule_rejects_total{")}
     assert rejects == {
@@ -143,6 +143,7 @@ def test_refusals_and_failures_are_told_apart(make_observation: Callable[..., Ob
     }
     assert found["vicinal_worker_assignment_failures_total"] == 3
     assert found["vicinal_requests_total{ending=cancelled}"] == 1
+    assert found["vicinal_gateway_events_total{kind=refused}"] == 7
 
 
 def test_reports_become_gauges_and_unknown_has_no_series() -> None:

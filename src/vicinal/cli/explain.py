@@ -39,7 +39,7 @@ def explain(
     for case in cases:
         for part in text(case):
             console.print(part, highlight=False)
-            console.print()
+        console.print()
 
 
 def _cases(directory: Path, request_id: str | None, newest: bool, count: int | None) -> list[Case]:

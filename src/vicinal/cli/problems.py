@@ -4,6 +4,7 @@ from vicinal.config.problems import ConfigError
 from vicinal.enginemodel.profiles import UnknownProfileError
 from vicinal.observe.read import NoSuchRequest, RecordError
 from vicinal.policies.registry import UnknownPolicyError
+from vicinal.tokenizer.errors import TokenizerError
 from vicinal.wiring.children import ChildFailedError
 
 
@@ -19,6 +20,7 @@ PROBLEMS = (
     RecordError,
     NoSuchRequest,
     ChildFailedError,
+    TokenizerError,
     OSError,
 )
 

@@ -59,7 +59,7 @@ def up(
     if replay is not None:
         workload = MooncakeWorkload(str(replay), limit, spread, rate)
     else:
-        workload = ConversationWorkload(cluster.scheduler.seed, limit or CONVERSATION_REQUESTS)
+        workload = ConversationWorkload(cluster.scheduler.seed, CONVERSATION_REQUESTS if limit is None else limit)
     run(_up(cluster, workload, capture, as_json=json, leave=leave))
 
 

@@ -1,7 +1,7 @@
 """Clusters that cannot be: each key is fine by itself, and together they mean nothing. One rule per function.
 
-A rule yields (key, what is wrong and what would cure it). Whether a profile, policy or dialect exists is checked where
-those names are known.
+A rule yields (key, what is wrong and what would cure it). Whether a profile or policy exists is checked where those
+names are known.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,6 +11,8 @@ from vicinal.config.fleet import Config, Endpoint
 from vicinal.config.problems import Key, key_text, nearest
 
 Finding = tuple[Key, str]
+
+DIALECTS = ("vllm",)
 
 
 def findings(config: Config) -> Iterator[Finding]:
@@ -77,6 +79,19 @@ def _ports_exist(config: Config) -> Iterator[Finding]:
                 yield ("endpoint", at, name), f'"{url}" has no port between 1 and 65535'
 
 
+def _engines_speak_http(config: Config) -> Iterator[Finding]:
+    for at, entry in enumerate(config.endpoint):
+        if not entry.url.startswith("http://"):
+            yield ("endpoint", at, "url"), f'"{entry.url}": expected http://host:port; TLS towards engines is not there'
+
+
+def _dialects_exist(config: Config) -> Iterator[Finding]:
+    for at, entry in enumerate(config.endpoint):
+        if entry.dialect not in DIALECTS:
+            known = ", ".join(DIALECTS)
+            yield ("endpoint", at, "dialect"), f'"{entry.dialect}" is not a dialect that is there; known: {known}'
+
+
 def _kv_is_said_once(config: Config) -> Iterator[Finding]:
     for at, entry in enumerate(config.endpoint):
         key: Key = ("endpoint", at)
@@ -138,6 +153,8 @@ def _uplinks_exist(config: Config) -> Iterator[Finding]:
 _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _somebody_decodes,
     _names_are_unique,
+    _engines_speak_http,
+    _dialects_exist,
     _ports_exist,
     _addresses_are_unique,
     _kv_is_said_once,

@@ -38,6 +38,9 @@ class Server(Struct, frozen=True, kw_only=True):
         Meta(description="Take the tenant from `tenant_header`. Only behind a proxy that sets it; else all are one."),
     ] = False
     tenant_header: Annotated[Name, Meta(description="The header that names the tenant.")] = "x-vicinal-tenant"
+    class_header: Annotated[
+        Name, Meta(description="The header that names the kind of request ([[service]]); trusted like the tenant's.")
+    ] = "x-vicinal-class"
 
 
 class Model(Struct, frozen=True, kw_only=True):

@@ -25,15 +25,15 @@ from vicinal.gateway.routes import Routes
 from vicinal.gateway.upstream import UpstreamPool
 
 
-def _ignore(_: object) -> None:
+def _ignore(*_: object) -> None:
     """The default place for what nobody wants to keep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watchers:
-    """Who is told what the core decides and sees. `exposition` gives the text of `/metrics`."""
+    """Who is told what the core decides (and in how many wall seconds) and sees. `exposition` gives `/metrics`."""
 
-    record: Callable[[Decision], None] = _ignore
+    record: Callable[[Decision, float], None] = _ignore
     observe: Callable[[Observation], None] = _ignore
     warn: Callable[[Warn], None] = _ignore
     capture: Callable[[Event, float], None] | None = None

@@ -36,6 +36,7 @@ class CoreDriver:
     """Feeds one scheduler. Implements `CoreLink`.
 
     `capture`, when given, sees every event with its `now` before the core does: the exact log for a replay.
+    `record` gets each decision with the wall seconds of the `handle` call that it came of.
     `decision_us` holds the wall microseconds of the latest `handle(RequestArrived)` calls.
     """
 
@@ -46,7 +47,7 @@ class CoreDriver:
         loop: asyncio.AbstractEventLoop,
         perform: Callable[[RelayEffect], None],
         *,
-        record: Callable[[Decision], None],
+        record: Callable[[Decision, float], None],
         observe: Callable[[Observation], None],
         warn: Callable[[Warn], None],
         capture: Callable[[Event, float], None] | None = None,
@@ -93,21 +94,20 @@ class CoreDriver:
         now_s = self._now_s = max(self._now_s, self._clock.now())
         if self._capture is not None:
             self._capture(event, now_s)
+        started_ns = time.perf_counter_ns()
+        effects = self._scheduler.handle(event, now_s)
+        took_ns = time.perf_counter_ns() - started_ns
         if isinstance(event, RequestArrived):
-            started_ns = time.perf_counter_ns()
-            effects = self._scheduler.handle(event, now_s)
-            self.decision_us.append((time.perf_counter_ns() - started_ns) / 1000)
-        else:
-            effects = self._scheduler.handle(event, now_s)
+            self.decision_us.append(took_ns / 1e3)
         for effect in effects:
-            self._route(effect)
+            self._route(effect, took_ns / 1e9)
 
-    def _route(self, effect: Effect) -> None:
+    def _route(self, effect: Effect, took_s: float) -> None:
         match effect:
             case Dispatch() | Cancel() | Answer():
                 self._perform(effect)
             case Record(decision):
-                self._record(decision)
+                self._record(decision, took_s)
             case RecordObservation(observation):
                 self._observe(observation)
             case Warn():

@@ -58,6 +58,9 @@ class HttpServer:
 
     def opened(self, connection: ServerConnection) -> None:
         self._connections.add(connection)
+        if len(self._connections) > self.limits.connections:
+            self._count_refusal()
+            connection.abort()
         if self.stopping:  # a loop may still hand over what was waiting when the listener closed
             connection.stop()
 

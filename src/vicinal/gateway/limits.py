@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class Limits:
     """Bounds in bytes and wall seconds (never model seconds: these protect real sockets).
 
+    `connections` is how many clients may be connected at a time; a further one is closed at once.
     `body_bytes` is the largest request body (more is 413), `head_bytes` the largest request line with headers (431).
     `answer_bytes` bounds an engine's answer that is held back before it is sent on (unstreamed answers, errors).
     `head_s` and `body_s` run from the first byte of each phase to its last, so that dripping bytes gain nothing;
@@ -17,6 +18,7 @@ class Limits:
     `drain_s` is how long running answers may take to finish when the gateway stops.
     """
 
+    connections: int = 4096
     body_bytes: int = 16 * 1024 * 1024
     head_bytes: int = 32 * 1024
     answer_bytes: int = 64 * 1024 * 1024

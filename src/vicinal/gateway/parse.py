@@ -20,6 +20,9 @@ from vicinal.tokenizer.errors import ChatError
 
 DEFAULT_TENANT = TenantId("default")
 
+COMPLETION_TOKENS = 16
+"""What OpenAI's completions route, and vLLM's, generate when max_tokens is absent."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
@@ -92,9 +95,8 @@ class RequestParser:
         prompts = decode_prompts(decoded.prompt)
         tokens = self._completion_tokens(decoded, prompts, model)
         splittable = len(prompts) == 1
-        request = self._request(
-            request_id, decoded, model, tokens, decoded.max_tokens, "prompt", headers, splittable=splittable
-        )
+        limit = COMPLETION_TOKENS if decoded.max_tokens is None else decoded.max_tokens
+        request = self._request(request_id, decoded, model, tokens, limit, "prompt", headers, splittable=splittable)
         return ParsedRequest(request, False, _includes_usage(decoded))
 
     def _model(self, name: str) -> ServedModel:

@@ -47,7 +47,7 @@ def encode_decision(decision: Decision) -> bytes:
 
 def encode_observation(seen: Observation) -> bytes:
     """One line, newline included."""
-    ttft, tpot, e2e, p_ttft, p_tpot, prefill, p_prefill = rounded(
+    ttft, tpot, e2e, p_ttft, p_tpot, prefill, p_prefill, held = rounded(
         (
             seen.ttft_s,
             seen.tpot_s,
@@ -56,6 +56,7 @@ def encode_observation(seen: Observation) -> bytes:
             seen.predicted_tpot_s,
             seen.prefill_s,
             seen.predicted_prefill_s,
+            seen.held_s,
         )
     )
     record = ObservationRecord(
@@ -75,6 +76,7 @@ def encode_observation(seen: Observation) -> bytes:
         cached_tokens=seen.cached_tokens,
         predicted_cached_tokens=seen.predicted_cached_tokens,
         moved_tokens=seen.moved_tokens,
+        held_s=held,
     )
     return _encode(record) + b"\n"
 

@@ -22,6 +22,10 @@ PLANS_SHOWN = 7
 """Policies that take the row with the least total, in seconds; the others have rules of their own."""
 
 
+def title(record: DecisionRecord) -> str:
+    return f"{record.request_id}: {record.policy}, {record.leg}, attempt {record.attempt}; milliseconds"
+
+
 def table(record: DecisionRecord, plans_max: int = PLANS_SHOWN) -> Table:
     """A plan per column, a term per row, in milliseconds, whichever policy chose; Unknown is a dash.
 
@@ -32,11 +36,7 @@ def table(record: DecisionRecord, plans_max: int = PLANS_SHOWN) -> Table:
         names.setdefault(index, []).append(name)
     shown_rows = [*names, *(index for index in range(len(record.rows)) if index not in names)][:plans_max]
     rows = [record.row(index) for index in shown_rows]
-    shown = Table(
-        title=f"{record.request_id}: {record.policy}, {record.leg}, attempt {record.attempt}; milliseconds",
-        title_justify="left",
-        caption_justify="left",
-    )
+    shown = Table(caption_justify="left")
     shown.add_column("")
     for position, index in enumerate(shown_rows):
         marks = [name.replace("_", " ") for name in names.get(index, [])]
@@ -83,10 +83,12 @@ def predicted_against_observed(observation: ObservationRecord) -> str:
         ("TPOT", observation.predicted_tpot_s, observation.tpot_s),
         ("prefill", observation.predicted_prefill_s, observation.prefill_s),
     )
-    said = [_pair(name, expected, seen) for name, expected, seen in pairs if seen is not None or expected is not None]
-    if observation.cached_tokens is not None or observation.predicted_cached_tokens is not None:
+    said = [_pair(name, expected, seen) for name, expected, seen in pairs if seen is not None]
+    if observation.cached_tokens is not None:
         expected, seen = observation.predicted_cached_tokens, observation.cached_tokens
         said.append(f"cached tokens {_count(seen)} (expected {_count(expected)})")
+    if observation.held_s:
+        said.append(f"held for {_ms(observation.held_s)} ms")
     ending = observation.ending + (f" ({observation.reason})" if observation.reason else "")
     attempts = "" if observation.attempts <= 1 else f" after {observation.attempts} attempts"
     return f"ended as {ending}{attempts}" + "".join(f"; {part}" for part in said) + "."
@@ -96,7 +98,7 @@ def text(case: Case) -> list[Table | str]:
     """Everything about one request in the order to print it: per decision its sentence, table and answer."""
     shown: list[Table | str] = []
     for record in case.decisions:
-        shown += [reason_sentence(record), table(record), why_not_emptiest(record)]
+        shown += [reason_sentence(record), title(record), table(record), why_not_emptiest(record)]
     if case.observation is not None:
         shown.append(f"{case.request_id} {predicted_against_observed(case.observation)}")
     return shown

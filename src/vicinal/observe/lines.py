@@ -8,7 +8,7 @@ A decision line carries the field names of the mission (B15) at its top level. I
     candidate_workers  [prefill, decode] of each row, in the same order
     counterfactuals    name -> index of its row
 
-`total` is what the policy minimises. A null is Unknown. Other numbers have 6 significant digits.
+`total` is the cost in seconds, whichever policy chose. A null is Unknown. Other numbers have 6 significant digits.
 `coarse_hashes` (unsigned 64-bit, one per 512 prompt tokens) comes last and is not part of a line's 4 KB.
 """
 
@@ -109,7 +109,10 @@ class DecisionRecord(msgspec.Struct, tag_field="kind", tag="decision", frozen=Tr
 
 
 class ObservationRecord(msgspec.Struct, tag_field="kind", tag="observation", frozen=True):
-    """What became of a request, beside what its last decision predicted. Times are seconds; null is Unknown."""
+    """What became of a request, beside what its last decision predicted. Times are seconds; null is Unknown.
+
+    `held_s` is how long the scheduler held it because no endpoint had room.
+    """
 
     request_id: str
     at_s: float
@@ -127,6 +130,7 @@ class ObservationRecord(msgspec.Struct, tag_field="kind", tag="observation", fro
     cached_tokens: int | None
     predicted_cached_tokens: int | None
     moved_tokens: int | None
+    held_s: float
 
 
 Line = DecisionRecord | ObservationRecord

@@ -5,7 +5,7 @@ are bounded: endpoints are the configuration's, and of tenants only the first `T
 share "other". A figure that an engine does not give has no series; it is never zero.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -16,7 +16,7 @@ from vicinal.domain.decision import TERMS, Decision, Observation
 from vicinal.domain.effects import Warn
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import EndpointId
-from vicinal.domain.outcome import Ending, Outcome
+from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Action, Leg
 from vicinal.domain.report import EndpointReport
 
@@ -150,10 +150,6 @@ class Metrics:
             self._cached.inc(seen.cached_tokens)
             self._cached_predicted.inc(seen.predicted_cached_tokens)
 
-    def answered(self, outcome: Outcome) -> None:
-        """A request was refused that the core never took, so no observation of it comes."""
-        self._ended(outcome.ending)
-
     def reported(self, report: EndpointReport) -> None:
         """An engine said how it is."""
         endpoint = report.endpoint
@@ -175,6 +171,10 @@ class Metrics:
     def follow(self, endpoint: EndpointId, feed: str, counts: Mapping[str, int]) -> None:
         """Expose a feed's `counts`, as they are at each exposition; `feed` is for example "kv_events"."""
         self._feeds.follow(endpoint, feed, counts)
+
+    def count(self, name: str, text: str, read: Callable[[], Mapping[str, int]]) -> None:
+        """Expose somebody's own counters as `vicinal_NAME_total` by kind; `read` is asked at each exposition."""
+        self.registry.register(_Counts(f"vicinal_{name}", text, read))
 
     def expose(self) -> bytes:
         """The page, in Prometheus' text format (`CONTENT_TYPE`)."""
@@ -204,6 +204,21 @@ class Metrics:
             return OTHER
         self._tenants.add(tenant)
         return tenant
+
+
+class _Counts(Collector):
+    """Plain integers that a hot path bumps, read when a page is asked for."""
+
+    def __init__(self, name: str, text: str, read: Callable[[], Mapping[str, int]]) -> None:
+        self._name = name
+        self._text = text
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(self._name, self._text, labels=("kind",))
+        for kind, count in sorted(self._read().items()):
+            family.add_metric((str(kind),), count)
+        yield family
 
 
 class _Feeds(Collector):

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,12 @@ class LiveSystem:
                 capture=self._capture,
                 exposition=self._exposition,
             ),
+        )
+        self.metrics.count("gateway_events", "What the data path met", lambda: asdict(self.gateway.counters))
+        self.metrics.count(
+            "kv_event_oddities",
+            "KV events that could not be applied as they came",
+            lambda: self.scheduler.state.engine_blocks.counts,
         )
         self._admin = AdminServer(self._exposition, self.state)
         self._context = zmq.asyncio.Context()
@@ -173,9 +179,9 @@ class LiveSystem:
             self.record.tick(self._clock.now())
         self.gateway.driver.post(event)
 
-    def _decided(self, decision: Decision) -> None:
+    def _decided(self, decision: Decision, took_s: float) -> None:
         self.record.write(decision)
-        self.metrics.decided(decision)
+        self.metrics.decided(decision, took_s)
         self._listeners.decided(decision)
 
     def _observed(self, observation: Observation) -> None:
@@ -206,7 +212,7 @@ def _served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
     trusts = config.server.trust_tenant_header
     trusted = TrustedHeaders(
         tenant=config.server.tenant_header.lower() if trusts else None,
-        service_class="x-vicinal-class" if trusts else None,
+        service_class=config.server.class_header.lower() if trusts else None,
         classes=services(config),
     )
     return Served((model,), fleet, trusted)
@@ -215,6 +221,7 @@ def _served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
 def _limits(config: Config) -> Limits:
     server = config.server
     return Limits(
+        connections=server.connections_max,
         body_bytes=server.body_bytes_max,
         head_bytes=server.header_bytes_max,
         head_s=server.header_timeout_s,
