@@ -228,3 +228,13 @@ async def test_health_says_when_the_gateway_stops(world, kit) -> None:
     client.send(b"GET /health HTTP/1.1\r\n\r\n")
     response = await client.response()
     assert (response.status, response.headers["connection"]) == (503, "close")
+
+
+async def test_a_client_too_many_is_closed_and_the_others_are_served(world) -> None:
+    await world.start(limits=Limits(connections=1))
+    first = await world.client()
+    second = await world.client()
+    assert await second.reader.read() == b""
+    first.send(b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert (await first.reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+    assert world.gateway.counters.refused == 1
