@@ -43,10 +43,10 @@ def endpoint(name: str, role: Role, leaf: str = "r1", **changes: object) -> Endp
     return Endpoint(**(facts | changes))  # type: ignore[arg-type]
 
 
-def racks(count: int = 2, prefills: int = 2, decodes: int = 2) -> list[Endpoint]:
-    """`count` racks of so many prefill and decode endpoints: r1-p1, r1-d1, …"""
+def racks(count: int = 2, prefills: int = 2, decodes: int = 2, **changes: object) -> list[Endpoint]:
+    """`count` racks of so many prefill and decode endpoints: r1-p1, r1-d1, …; `changes` are to each of them."""
     return [
-        endpoint(f"r{rack}-{letter}{n}", role, leaf=f"r{rack}")
+        endpoint(f"r{rack}-{letter}{n}", role, leaf=f"r{rack}", **changes)
         for rack in range(1, count + 1)
         for letter, role, number in (("p", Role.PREFILL, prefills), ("d", Role.DECODE, decodes))
         for n in range(1, number + 1)

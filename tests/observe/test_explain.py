@@ -214,9 +214,7 @@ def test_predicted_against_observed(make_observation: Callable[..., Observation]
         cached_tokens=None,
         predicted_cached_tokens=None,
     )
-    assert predicted_against_observed(seen(failed)) == (
-        "ended as engine_failed (connection refused) after 3 attempts."
-    )
+    assert predicted_against_observed(seen(failed)) == ("ended as engine_failed (connection refused) after 3 attempts.")
 
 
 def test_text_and_json_of_a_whole_case(

@@ -4,6 +4,7 @@ A slot outlives a change of the fleet: an endpoint keeps its slot while it stays
 that left. So what other rooms key by slot (holders in the index, reservations) stays true across `TopologyChanged`.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,24 +28,28 @@ class Fleet:
     def change(self, endpoints: Sequence[Endpoint]) -> tuple[list[int], list[int]]:
         """Make the fleet exactly `endpoints`. Returns (slots that left, slots that came).
 
-        An endpoint whose description changed leaves and comes again in the same slot.
+        An endpoint whose description changed leaves and comes again in the same slot. One that comes back takes its
+        old slot unless that has gone to another, so that no endpoint ever stands in two slots.
         """
         wanted = {endpoint.id: endpoint for endpoint in endpoints}
         left = [slot for id_, slot in self.slots.items() if wanted.get(id_) != self.endpoints[slot]]
         for slot in left:
             del self.slots[self.endpoints[slot].id]
-        free = sorted(set(range(len(self.endpoints))) - set(self.slots.values()))
+        retired = {endpoint.id: slot for slot, endpoint in enumerate(self.endpoints) if endpoint.id not in self.slots}
+        free = deque(slot for id_, slot in retired.items() if id_ not in wanted)
         came = []
-        for endpoint in endpoints:
-            if endpoint.id in self.slots:
+        for id_, endpoint in wanted.items():
+            if id_ in self.slots:
                 continue
-            if free:
-                slot = free.pop(0)
-                self.endpoints[slot] = endpoint
+            if id_ in retired:
+                slot = retired[id_]
+            elif free:
+                slot = free.popleft()
             else:
                 slot = len(self.endpoints)
                 self.endpoints.append(endpoint)
-            self.slots[endpoint.id] = slot
+            self.endpoints[slot] = endpoint
+            self.slots[id_] = slot
             came.append(slot)
         self._refresh()
         return left, came

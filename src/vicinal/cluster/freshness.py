@@ -42,5 +42,6 @@ class FreshnessRule:
 
     def hbm_margin_share(self, ages_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Share of an endpoint's KV space that is left alone because its last report is `ages_s` old."""
-        late = np.clip(ages_s / self.heartbeat_s - self.stale_heartbeats, 0.0, self.unknown_heartbeats)
+        late = np.maximum(ages_s / self.heartbeat_s - self.stale_heartbeats, 0.0)
+        late = np.minimum(late, self.unknown_heartbeats)
         return self.margin_share + self.margin_share_per_heartbeat * late

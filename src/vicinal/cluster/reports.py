@@ -5,10 +5,14 @@ that is not ours is what the report shows beyond our own count when it came, and
 that ends while a report is under way would look like a stranger, so a stranger must appear in two reports in a row.
 """
 
+from dataclasses import dataclass, fields
+
 import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.domain.report import EndpointReport
+
+Floats = NDArray[np.float64]
 
 _FIELDS = np.dtype(
     [
@@ -27,25 +31,53 @@ _FIELDS = np.dtype(
 _SILENT = np.array((-np.inf, False, np.nan, np.nan, np.nan, np.nan, 0.0, 0.0, 0.0, 0.0), dtype=_FIELDS)
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the latest reports say, per slot, as arrays to compute with: good until the next report."""
+
+    reported_s: Floats
+    reachable: NDArray[np.bool_]
+    foreign_requests: Floats
+    foreign_blocks: Floats
+    gpu_utilization: Floats
+    waiting: Floats
+
+
 class Reports:
     """One record per slot. A report that never came has `reported_s` of -inf; a figure not given is NaN."""
 
     def __init__(self) -> None:
         self.table = np.full(0, _SILENT, dtype=_FIELDS)
+        self._said: Said | None = None
+
+    @property
+    def said(self) -> Said:
+        """A new object after each change; the same one until then."""
+        if self._said is None:
+            self._said = Said(*(np.ascontiguousarray(self.table[field.name]) for field in fields(Said)))
+        return self._said
 
     def resize(self, slots: int) -> None:
         table = np.full(slots, _SILENT, dtype=_FIELDS)
         kept = min(slots, len(self.table))
         table[:kept] = self.table[:kept]
         self.table = table
+        self._said = None
 
     def forget(self, slot: int) -> None:
         """The slot's endpoint left: nothing is known of whoever comes next."""
         self.table[slot] = _SILENT
+        self._said = None
 
     def take(self, slot: int, report: EndpointReport, own_requests: float, own_blocks: float, kv_blocks: float) -> None:
-        """Take in a report. `own_*` is what the ledger had on that slot when the report came."""
+        """Take in a report. `own_*` is what the ledger had on that slot when the report came.
+
+        A report that was overtaken by a later one says nothing any more.
+        """
         row = self.table[slot]
+        if report.scraped_s < row["reported_s"]:
+            return
+        self._said = None
         row["reported_s"] = report.scraped_s
         row["reachable"] = True
         row["waiting"] = _figure(report.waiting)
@@ -64,10 +96,11 @@ class Reports:
     def lose(self, slot: int) -> None:
         """The endpoint did not answer: it takes no new work until it reports again."""
         self.table[slot]["reachable"] = False
+        self._said = None
 
     def ages_s(self, now: float) -> NDArray[np.float64]:
         """Per slot; infinite where no report ever came."""
-        return np.maximum(now - self.table["reported_s"], 0.0)
+        return np.maximum(now - self.said.reported_s, 0.0)
 
 
 def _figure(value: float | None) -> float:

@@ -1,13 +1,15 @@
 """The one owner of belief about the fleet: fleet, ledger, reports and index change here and nowhere else."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vicinal.cluster.fleet import Fleet
 from vicinal.cluster.freshness import FreshnessRule
 from vicinal.cluster.ledger import Ledger, Transfer
-from vicinal.cluster.reports import Reports
+from vicinal.cluster.reports import Reports, Said
 from vicinal.cluster.view import View
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
@@ -16,6 +18,16 @@ from vicinal.domain.report import EndpointReport
 from vicinal.kvindex.engine_blocks import EngineBlocks
 from vicinal.kvindex.index import BlockIndex
 from vicinal.topology.graph import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class _Strangers:
+    """Load of others by phase, per slot, and who answers: what follows from the fleet and from what reports `said`."""
+
+    said: Said
+    answering: NDArray[np.bool_]
+    prefills: NDArray[np.float64]
+    decodes: NDArray[np.float64]
 
 
 class ClusterState:
@@ -43,6 +55,7 @@ class ClusterState:
         self.mean_prefill_s = 0.0
         self.mean_context_tokens = 0.0
         self._build_topology = build_topology
+        self._strangers: _Strangers | None = None
 
     def change_fleet(self, endpoints: Sequence[Endpoint]) -> list[int]:
         """Make the fleet exactly `endpoints`; what was known of those that left is dropped. Returns their slots."""
@@ -93,32 +106,42 @@ class ClusterState:
             self.reports.lose(slot)
 
     def view(self, now: float) -> View:
-        fleet, ledger, table = self.fleet, self.ledger, self.reports.table
+        fleet, ledger, said = self.fleet, self.ledger, self.reports.said
+        if self._strangers is None or self._strangers.said is not said:
+            self._strangers = _strangers(fleet, said)
+        strangers = self._strangers
         ages_s = self.reports.ages_s(now)
-        foreign = table["foreign_requests"]
-        foreign_prefills = np.where(fleet.prefills, foreign, 0.0)
-        foreign_decodes = np.where(fleet.prefills, 0.0, foreign)
-        in_use = ledger.blocks_reserved + table["foreign_blocks"]
+        in_use = ledger.blocks_reserved + said.foreign_blocks
         margin = fleet.kv_blocks * self.freshness.hbm_margin_share(ages_s)
         return View(
             now_s=now,
             fleet=fleet,
-            usable=fleet.active & table["reachable"] & self.freshness.known(ages_s),
-            wait_prefill_s=ledger.wait_s(now) + foreign_prefills * self.mean_prefill_s,
+            usable=strangers.answering & self.freshness.known(ages_s),
+            wait_prefill_s=ledger.wait_s(now) + strangers.prefills * self.mean_prefill_s,
             outstanding_prefill_tokens=ledger.prefill_tokens,
             outstanding_decode_tokens=ledger.decode_tokens,
             prefill_count=ledger.prefill_count,
-            decode_sequences=ledger.decode_count + ledger.pencilled_count + foreign_decodes,
+            decode_sequences=ledger.decode_count + ledger.pencilled_count + strangers.decodes,
             decode_context_tokens=(
                 ledger.decode_context_tokens
                 + ledger.pencilled_context_tokens
-                + foreign_decodes * self.mean_context_tokens
+                + strangers.decodes * self.mean_context_tokens
             ),
             free_blocks=fleet.kv_blocks - margin - in_use,
             blocks_in_use=in_use,
-            foreign_requests=foreign,
+            foreign_requests=said.foreign_requests,
             report_age_s=ages_s,
-            gpu_utilization=table["gpu_utilization"],
-            reported_waiting=table["waiting"],
+            gpu_utilization=said.gpu_utilization,
+            reported_waiting=said.waiting,
             link_flows=ledger.link_flows,
         )
+
+
+def _strangers(fleet: Fleet, said: Said) -> _Strangers:
+    foreign = said.foreign_requests
+    return _Strangers(
+        said=said,
+        answering=fleet.active & said.reachable,
+        prefills=np.where(fleet.prefills, foreign, 0.0),
+        decodes=np.where(fleet.prefills, 0.0, foreign),
+    )

@@ -6,7 +6,7 @@ headroom through the masks (scheduler/filters.py); lengths, priority class and t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from vicinal.cluster.fleet import Fleet
 from vicinal.cluster.view import View
 from vicinal.cost.pathspeed import PathSpeeds
 from vicinal.cost.price import PrefillPrice
-from vicinal.cost.table import DecodeSide, Floats, NetworkSide, PrefillSide, Table
+from vicinal.cost.sides import DecodeSide, Floats, NetworkSide, Positions, PrefillSide
+from vicinal.cost.table import Table
 from vicinal.domain.request import Request
 from vicinal.enginemodel.fit import Fit, stack
 from vicinal.topology.graph import Topology
@@ -35,14 +36,20 @@ class Masks:
 
 @dataclass(frozen=True, slots=True)
 class _Pools:
-    """What follows from the fleet alone: who is in which pool, their fits, and the paths between the pools."""
+    """What follows from the fleet alone: who is in which pool, the paths between the pools, and the fits, of all slots
+    (`fit`) and of the decode pool. The figures from `block_tokens` on are the decode pool's too."""
 
     prefill_slots: NDArray[np.intp]
     decode_slots: NDArray[np.intp]
-    prefill_fit: Fit
+    fit: Fit
     decode_fit: Fit
     paths: PathTable
+    least_latency_s: Floats
+    same: Positions
     capacity_s_per_byte: Floats
+    block_tokens: Floats
+    kv_bytes_per_token: Floats
+    also_prefills: Floats
     distinct_fits: tuple[Fit, ...]
 
 
@@ -59,13 +66,19 @@ class CostModel:
         """The fleet changed: look up fits and paths anew."""
         prefill_slots = np.flatnonzero(fleet.prefills)
         decode_slots = np.flatnonzero(fleet.decodes)
+        paths = path_table(topology, prefill_slots.tolist(), decode_slots.tolist())
         self._pools = _Pools(
             prefill_slots=prefill_slots,
             decode_slots=decode_slots,
-            prefill_fit=self._stack(fleet, prefill_slots),
+            fit=self._stack(fleet, np.arange(len(fleet))),
             decode_fit=self._stack(fleet, decode_slots),
-            paths=path_table(topology, prefill_slots.tolist(), decode_slots.tolist()),
+            paths=paths,
+            least_latency_s=paths.latency_s.min(axis=0, initial=np.inf),
+            same=_positions(~paths.distinct),
             capacity_s_per_byte=np.append(1.0 / topology.bytes_per_s, 0.0),
+            block_tokens=fleet.block_tokens[decode_slots],
+            kv_bytes_per_token=fleet.kv_bytes_per_token[decode_slots],
+            also_prefills=fleet.prefills[decode_slots].astype(np.float64),
             distinct_fits=tuple({self._profile(e.profile) for e in fleet.endpoints if e.role.prefills}),
         )
 
@@ -81,20 +94,20 @@ class CostModel:
     def table(self, request: Request, view: View, cached_blocks: NDArray[np.int32], masks: Masks) -> Table:
         """Price all plans for a request that arrives now. `cached_blocks` is per slot, contiguous from the root."""
         pools = self.pools
-        price = self.price.seconds_per_second
         slots = pools.prefill_slots
-        cached = reusable_tokens(request, cached_blocks[slots])
-        compute_s = pools.prefill_fit.prefill_s(float(request.prompt_tokens), cached)
+        cached = reusable_tokens(request, cached_blocks)
+        compute_s = pools.fit.prefill_s(float(request.prompt_tokens), cached)
+        of_prefill_s = compute_s[slots]
         prefill = PrefillSide(
             slots=slots,
             blocked=masks.prefill_blocked[slots],
-            cached_tokens=cached,
+            cached_tokens=cached[slots],
             wait_s=view.wait_prefill_s[slots],
-            compute_s=compute_s,
-            price_s=price * compute_s,
+            compute_s=of_prefill_s,
+            price_s=self.price.seconds_per_second * of_prefill_s,
             outstanding_tokens=view.outstanding_prefill_tokens[slots],
         )
-        decode = self._decode_side(request, view, cached_blocks, masks)
+        decode = self._decode_side(request, view, cached, compute_s, masks)
         return Table(prefill, decode, self._network(view), request.service, self._objective_s(request), view)
 
     def decode_table(
@@ -104,20 +117,23 @@ class CostModel:
         pools = self.pools
         row = np.flatnonzero(pools.prefill_slots == prefill_slot)
         zero = np.zeros(1)
+        cached = reusable_tokens(request, cached_blocks)
+        compute_s = pools.fit.prefill_s(float(request.prompt_tokens), cached)
         prefill = PrefillSide(
             slots=pools.prefill_slots[row],
             blocked=np.zeros(1, dtype=bool),
-            cached_tokens=reusable_tokens(request, cached_blocks[[prefill_slot]]),
+            cached_tokens=cached[[prefill_slot]],
             wait_s=zero,
             compute_s=zero,
             price_s=zero,
             outstanding_tokens=view.outstanding_prefill_tokens[[prefill_slot]],
         )
         nowhere = Masks(masks.prefill_blocked, masks.decode_blocked, np.ones_like(masks.local_blocked))
-        decode = self._decode_side(request, view, cached_blocks, nowhere)
+        decode = self._decode_side(request, view, cached, compute_s, nowhere)
         network = self._network(view)
         paths = network.paths
-        network = NetworkSide(
+        network = replace(
+            network,
             paths=PathTable(
                 paths.sources[row],
                 paths.targets,
@@ -128,57 +144,67 @@ class CostModel:
                 paths.common_from[:, row],
                 paths.common_to,
             ),
-            link_s_per_byte=network.link_s_per_byte,
-            factor_by_level=network.factor_by_level,
+            same=_positions(~paths.distinct[row]),
         )
         return Table(prefill, decode, network, request.service, self._objective_s(request), view)
 
-    def _decode_side(self, request: Request, view: View, cached_blocks: NDArray[np.int32], masks: Masks) -> DecodeSide:
+    def _decode_side(
+        self, request: Request, view: View, reusable: Floats, prefill_s: Floats, masks: Masks
+    ) -> DecodeSide:
+        """`reusable` tokens of the prompt and `prefill_s` to compute the rest are per slot."""
         pools = self.pools
         fit = pools.decode_fit
         slots = pools.decode_slots
         service = request.service
-        held = reusable_tokens(request, cached_blocks[slots])
+        held = reusable[slots]
         sequences = view.decode_sequences[slots]
         own_context = request.prompt_tokens + request.expected_output_tokens / 2
         tpot_s = fit.step_s(sequences + 1, view.decode_context_tokens[slots] + own_context)
         late_s = np.maximum(tpot_s - service.tpot_objective_s, 0.0)
         steps = service.tpot_weight * request.expected_output_tokens
         drag_s = fit.step_s_per_sequence + fit.step_s_per_context_token * own_context
-        compute_s = fit.prefill_s(float(request.prompt_tokens), held)
+        compute_s = prefill_s[slots]
         return DecodeSide(
             slots=slots,
             blocked=masks.decode_blocked[slots],
             held_tokens=held,
-            moved_bytes=(request.prompt_tokens - held) * view.fleet.kv_bytes_per_token[slots],
-            ready_s=self._ready_s(request, view, slots, tpot_s),
+            moved_bytes=(request.prompt_tokens - held) * pools.kv_bytes_per_token,
+            ready_s=self._ready_s(request, view, tpot_s),
             step_s=tpot_s,
             tpot_s=tpot_s,
             tpot_cost_s=steps * (tpot_s + service.miss_factor * late_s),
-            price_s=steps * sequences * drag_s,
+            price_s=(steps * sequences) * drag_s,
             outstanding_tokens=view.outstanding_decode_tokens[slots],
             local_blocked=masks.local_blocked[slots],
             local_cached_tokens=held,
             local_wait_s=view.wait_prefill_s[slots],
             local_compute_s=compute_s,
-            local_price_s=(self.price.seconds_per_second * view.fleet.prefills[slots] + sequences) * compute_s,
+            local_price_s=(self.price.seconds_per_second * pools.also_prefills + sequences) * compute_s,
         )
 
-    def _ready_s(self, request: Request, view: View, slots: NDArray[np.intp], tpot_s: Floats) -> Floats:
+    def _ready_s(self, request: Request, view: View, tpot_s: Floats) -> Floats:
         """Seconds until HBM for the request is free: none where it fits now; else the share of what is in use that
         must end first, times how long such a request lives."""
-        need = np.ceil((request.prompt_tokens + request.expected_output_tokens) / view.fleet.block_tokens[slots])
+        slots = self.pools.decode_slots
+        need = np.ceil((request.prompt_tokens + request.expected_output_tokens) / self.pools.block_tokens)
         lacking = np.maximum(need - view.free_blocks[slots], 0.0)
-        share = lacking / np.maximum(view.blocks_in_use[slots], 1.0)
+        if not np.count_nonzero(lacking):
+            return lacking
+        in_use = view.blocks_in_use[slots]
+        share = np.minimum(lacking, in_use) / np.maximum(in_use, 1.0)
         return share * request.expected_output_tokens * tpot_s
 
     def _network(self, view: View) -> NetworkSide:
         pools = self.pools
-        crowding = view.link_flows * pools.capacity_s_per_byte
+        link_s_per_byte = np.empty((2, len(pools.capacity_s_per_byte)))
+        np.multiply(view.link_flows, pools.capacity_s_per_byte, out=link_s_per_byte[1])
+        np.add(pools.capacity_s_per_byte, link_s_per_byte[1], out=link_s_per_byte[0])
         return NetworkSide(
             paths=pools.paths,
-            link_s_per_byte=np.stack((pools.capacity_s_per_byte + crowding, crowding)),
+            link_s_per_byte=link_s_per_byte,
             factor_by_level=self.speeds.factors(view.now_s),
+            least_latency_s=pools.least_latency_s,
+            same=pools.same,
         )
 
     def _objective_s(self, request: Request) -> float:
@@ -186,6 +212,11 @@ class CostModel:
         service = request.service
         unloaded_s = min((fit.prefill_s(request.prompt_tokens, 0) for fit in self.pools.distinct_fits), default=0.0)
         return max(service.ttft_floor_s, service.ttft_factor * unloaded_s)
+
+
+def _positions(mask: Mask) -> Positions:
+    rows, columns = mask.nonzero()
+    return rows, columns
 
 
 def reusable_tokens(request: Request, cached_blocks: NDArray[np.int32]) -> Floats:

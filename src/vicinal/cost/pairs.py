@@ -1,26 +1,32 @@
 """The cheapest pairs, exactly, without pricing all of them.
 
 Cost is F(max(a[i] + net, ready[j]) + step[j]) + x[i] + y[j] + (something not negative), F grows at least with slope w.
-Two bounds from below cost one number per row and per column:
+So a pair costs at least the sum of a number per row and a number per column:
 
-    row[i]    = x[i] + w (a[i] - a_min) + min over j of [F(max(a_min + net_j, ready[j]) + step[j]) + y[j]]
-    column[j] = y[j] + F(max(a_min + net_j, ready[j]) + step[j]) + min over i of [x[i] + w (a[i] - a_min)]
+    ahead[i]  = x[i] + w max(0, a[i] - a_min - hidden)
+    behind[j] = y[j] + F(max(a_min + net_j, ready[j]) + step[j])
 
-where net_j is what every path to j costs at least: the shortest latency, and the links that all of them load. The best
-row and the best column are priced whole; their k-th cheapest entry is a ceiling; rows and columns whose bound is not
-below it cannot hold a better pair. The few that remain are priced exactly, cheapest bound first, while the ceiling
-falls. Shortcuts such as "the best prefill of each leaf" are wrong once interfaces carry load.
+where net_j is what every path to j costs at least: the shortest latency, and the links that all of them load; and
+hidden is the longest time for which waiting until some j is ready hides a later start. The row with the best bound is
+priced whole, then, of the best column, what is still in question; their k-th cheapest entry is a ceiling, and a pair
+whose bound is not below it cannot be better. The few that remain are priced exactly while the ceiling falls. Shortcuts
+such as "the best prefill of each leaf" are wrong once interfaces carry load.
 """
 
+import sys
+from bisect import bisect_right
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vicinal.cost.table import Floats, Table
+from vicinal.cost.sides import Floats
+from vicinal.cost.table import Table
 from vicinal.domain.chance import Stream
 
 ROWS_AT_ONCE = 32
+_FINITE_MAX = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,98 +38,103 @@ class Pair:
     j: int
 
 
-def cheapest(table: Table, count: int, chance: Stream) -> list[Pair]:
+def cheapest(table: Table, count: int, chance: Stream, rows: NDArray[np.bool_] | None = None) -> list[Pair]:
     """The `count` cheapest rows, local ones included, cheapest first; fewer when fewer can serve.
 
-    Which of several cheapest comes first is drawn from `chance`.
+    With `rows` only pairs of those prefill endpoints count, and no local plans. Which of several cheapest comes first
+    is drawn from `chance`.
     """
-    found = _Found(count)
-    rows, columns = table.shape
-    found.add(table.local_s, np.full(columns, table.local_row), np.arange(columns))
+    found = _Found(table.shape[1], count)
     if table.small:
-        i, j = np.divmod(np.arange(rows * columns), max(columns, 1))
-        found.add(table.grid.total_s.ravel(), i, j)
+        _price_all(table, found, rows)
     else:
-        _price_few(table, found, chance)
-    return found.sorted(chance)
+        if rows is None:
+            found.add(table.local_s, table.local_row, np.arange(table.shape[1]))
+        _price_few(table, found, chance, rows)
+    return found.ranked(chance)
 
 
 class _Found:
-    """The cheapest entries seen so far, and the ceiling that a better one must stay under."""
+    """The cheapest entries seen so far, and the ceiling that a better one must not exceed. Equals are all kept.
 
-    def __init__(self, count: int) -> None:
+    An entry's place is one number, i · columns + j.
+    """
+
+    def __init__(self, columns: int, count: int) -> None:
+        self._columns = columns
         self._count = count
         self._totals: Floats = np.zeros(0)
-        self._i: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
-        self._j: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._places: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self.ceiling = np.inf
 
-    @property
-    def ceiling(self) -> float:
-        return float(self._totals.max()) if len(self._totals) == self._count else np.inf
+    def add(self, totals: Floats, i: int | NDArray[np.intp], j: int | NDArray[np.intp]) -> None:
+        """Entries must be new: no pair is added twice. `totals` is (n,); one of `i` and `j` may be the same for all."""
+        self.add_places(totals, np.asarray(i * self._columns + j))
 
-    def add(self, totals: Floats, i: NDArray[np.intp], j: NDArray[np.intp]) -> None:
-        """Entries must be new: no pair is added twice."""
-        totals = np.concatenate((self._totals, totals))
-        i, j = np.concatenate((self._i, i)), np.concatenate((self._j, j))
-        if len(totals) > self._count:
-            keep = np.argpartition(totals, self._count - 1)[: self._count]
-            totals, i, j = totals[keep], i[keep], j[keep]
-        self._totals, self._i, self._j = totals, i, j
+    def add_places(self, totals: Floats, places: NDArray[np.intp]) -> None:
+        if self.ceiling < np.inf:
+            below = (totals <= self.ceiling).nonzero()[0]
+            totals, places = totals[below], places[below]
+        if len(self._totals):
+            totals, places = np.concatenate((self._totals, totals)), np.concatenate((self._places, places))
+        self._totals, self._places = totals, places
+        if len(totals) >= self._count:
+            self.ceiling = float(np.partition(totals, self._count - 1)[self._count - 1])
 
-    def sorted(self, chance: Stream) -> list[Pair]:
-        pairs = [
-            Pair(total, i, j)
-            for total, i, j in zip(self._totals.tolist(), self._i.tolist(), self._j.tolist(), strict=True)
-            if total < np.inf
-        ]
-        pairs.sort(key=lambda pair: (pair.total_s, pair.i, pair.j))
-        ties = sum(1 for pair in pairs if pair.total_s == pairs[0].total_s)
-        if ties > 1:
-            first = int(chance.random() * ties)
-            pairs[0], pairs[first] = pairs[first], pairs[0]
-        return pairs
+    def ranked(self, chance: Stream) -> list[Pair]:
+        """In order; which of the first equals is first is drawn."""
+        kept = (self._totals <= min(self.ceiling, _FINITE_MAX)).nonzero()[0]
+        entries = sorted(zip(self._totals[kept].tolist(), self._places[kept].tolist(), strict=True))
+        if not entries:
+            return []
+        equals = bisect_right(entries, entries[0][0], key=itemgetter(0))
+        if equals > 1:
+            entries.insert(0, entries.pop(int(chance.random() * equals)))
+        return [Pair(total_s, *divmod(place, self._columns)) for total_s, place in entries[: self._count]]
 
 
-def _price_few(table: Table, found: _Found, chance: Stream) -> None:
-    rows, columns = bounds(table)
-    row, column = _least(rows, chance), _least(columns, chance)
-    all_rows, all_columns = np.arange(len(rows)), np.arange(len(columns))
-    found.add(table.totals(row, slice(None)), np.full(len(columns), row), all_columns)
-    others = np.delete(all_rows, row)
-    found.add(table.totals(others, column), others, np.full(len(others), column))
+def _price_all(table: Table, found: _Found, rows: NDArray[np.bool_] | None) -> None:
+    total_s = table.grid.total_s
+    if rows is None:
+        totals = np.concatenate((total_s.ravel(), table.local_s))
+    else:
+        totals = np.where(rows[:, None], total_s, np.inf).ravel()
+    found.add_places(totals, np.arange(len(totals)))
 
-    left = np.flatnonzero(columns < found.ceiling)
-    left = left[left != column]
-    order = others[np.argsort(rows[others], kind="stable")]
-    for start in range(0, len(order), ROWS_AT_ONCE):
-        few = order[start : start + ROWS_AT_ONCE]
-        few = few[rows[few] < found.ceiling]
-        left = left[columns[left] < found.ceiling]
-        if not len(few) or not len(left):
+
+def _price_few(table: Table, found: _Found, chance: Stream, rows: NDArray[np.bool_] | None) -> None:
+    ahead, behind = (floor.copy() for floor in table.floors)
+    if rows is not None:
+        ahead[~rows] = np.inf
+    row, column = _least(ahead, chance), _least(behind, chance)
+    behind_s = float(behind[column])
+    if not np.isfinite(ahead[row] + behind_s):
+        return
+    found.add(table.row(row), row, np.arange(table.shape[1]))
+    ahead[row] = np.inf
+    few = (ahead + behind_s < found.ceiling).nonzero()[0]
+    if not len(few):
+        return
+    found.add(table.totals(few, column), few, column)
+    behind[column] = np.inf
+    few = few[ahead[few].argsort(kind="stable")]
+    for start in range(0, len(few), ROWS_AT_ONCE):
+        some = few[start : start + ROWS_AT_ONCE]
+        left = (behind + ahead[some[0]] < found.ceiling).nonzero()[0]
+        if not len(left):
             return
-        totals = table.totals(few[:, None], left).ravel()
-        found.add(totals, np.repeat(few, len(left)), np.tile(left, len(few)))
+        i, j = (ahead[some][:, None] + behind[left] < found.ceiling).nonzero()
+        i, j = some[i], left[j]
+        found.add(table.totals(i, j), i, j)
 
 
 def bounds(table: Table) -> tuple[Floats, Floats]:
     """What every pair of a row, and of a column, costs at least. Infinite where the endpoint may not serve."""
-    decode, network = table.decode, table.network
-    start_min_s = table.start_s[~table.prefill.blocked].min(initial=np.inf)
-    if not np.isfinite(start_min_s):
-        return np.full(table.shape[0], np.inf), np.full(table.shape[1], np.inf)
-    weight = table.service.ttft_weight
-    ahead = table.of_prefill_s + weight * (table.start_s - start_min_s)
-
-    shared = network.slowness_s_per_byte[network.paths.common_to].max(axis=0)
-    sending = network.slowness_s_per_byte[network.paths.common_from].max(axis=0).min()
-    factor = network.factor_by_level.min()
-    net_s = network.paths.latency_s.min(axis=0) + decode.moved_bytes * np.maximum(shared, sending) * factor
-    ttft_s = np.maximum(start_min_s + net_s, decode.ready_s) + decode.step_s
-    behind = table.ttft_cost_s(ttft_s) + table.of_decode_s
+    ahead, behind = table.floors
     return ahead + behind.min(), behind + ahead.min()
 
 
 def _least(bound: Floats, chance: Stream) -> int:
     """A position of the smallest bound, drawn among equals."""
-    ties = np.flatnonzero(bound == bound.min())
+    ties = (bound == bound[bound.argmin()]).nonzero()[0]
     return int(ties[int(chance.random() * len(ties))])

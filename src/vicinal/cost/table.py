@@ -11,70 +11,25 @@ the decode endpoint prefills itself, nothing moves, and the first token comes wi
 serve have an infinite entry, so their rows never win.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.cluster.view import View
+from vicinal.cost.sides import DecodeSide, Floats, NetworkSide, PrefillSide
 from vicinal.domain.decision import TERMS
 from vicinal.domain.request import ServiceClass
-from vicinal.topology.pathtable import PathTable
 
-Floats = NDArray[np.float64]
 GRID_CELLS_MAX = 4096
 """Up to this many pairs, pricing them all costs less than choosing which to price."""
 
+Explained = tuple[float, tuple[float | None, ...]]
+"""A row's total, and its columns in the order of `TERMS`; None for a term that does not apply to it."""
+
 Where = int | slice | NDArray[np.intp]
 """What selects rows or columns: a position, all, or an array of positions (broadcast against the other)."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillSide:
-    """Per prefill endpoint (P,), in seconds; `slots` says which endpoints. `blocked` rows may not be used."""
-
-    slots: NDArray[np.intp]
-    blocked: NDArray[np.bool_]
-    cached_tokens: Floats
-    wait_s: Floats
-    compute_s: Floats
-    price_s: Floats
-    outstanding_tokens: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeSide:
-    """Per decode endpoint (D,). `local_*` price the plan where it prefills too; `local_blocked` rules that out."""
-
-    slots: NDArray[np.intp]
-    blocked: NDArray[np.bool_]
-    held_tokens: Floats
-    moved_bytes: Floats
-    ready_s: Floats
-    step_s: Floats
-    tpot_s: Floats
-    tpot_cost_s: Floats
-    price_s: Floats
-    outstanding_tokens: Floats
-    local_blocked: NDArray[np.bool_]
-    local_cached_tokens: Floats
-    local_wait_s: Floats
-    local_compute_s: Floats
-    local_price_s: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkSide:
-    """Per link, (2, links + 1) in seconds per byte: with this transfer joined, and what it adds to those there."""
-
-    paths: PathTable
-    link_s_per_byte: Floats
-    factor_by_level: Floats
-
-    @property
-    def slowness_s_per_byte(self) -> Floats:
-        return np.asarray(self.link_s_per_byte[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +43,10 @@ class Priced:
 
 
 class Table:
-    """Rows are addressed as (i, j): positions in `prefill.slots` and `decode.slots`; i == `local_row` means local."""
+    """Rows are addressed as (i, j): positions in `prefill.slots` and `decode.slots`; i == `local_row` means local.
+
+    `local_s` is the cost of the local plan on each decode endpoint (D,). `small` says that pricing every pair is cheap.
+    """
 
     def __init__(
         self,
@@ -106,121 +64,169 @@ class Table:
         self.view = view
         self.ttft_objective_s = ttft_objective_s
         self.local_row = len(prefill.slots)
-        infinite_p = np.where(prefill.blocked, np.inf, 0.0)
-        infinite_d = np.where(decode.blocked, np.inf, 0.0)
+        self.small = len(prefill.slots) * len(decode.slots) <= GRID_CELLS_MAX
+        self._rows: dict[int, Floats] = {}
         self.start_s = prefill.wait_s + prefill.compute_s
-        self.of_prefill_s = prefill.price_s + infinite_p
-        self.of_decode_s = decode.tpot_cost_s + decode.price_s + infinite_d
+        self.of_prefill_s = np.where(prefill.blocked, np.inf, prefill.price_s)
+        of_decode_s = decode.tpot_cost_s + decode.price_s
+        self.of_decode_s = np.where(decode.blocked, np.inf, of_decode_s)
+        local_s = self.ttft_cost_s(decode.local_wait_s + decode.local_compute_s) + of_decode_s + decode.local_price_s
+        self.local_s: Floats = np.where(decode.local_blocked, np.inf, local_s)
 
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.prefill.slots), len(self.decode.slots)
 
     def ttft_cost_s(self, ttft_s: Floats) -> Floats:
-        """F: seconds that a TTFT costs, missing its objective included."""
-        service = self.service
-        return service.ttft_weight * (ttft_s + service.miss_factor * np.maximum(ttft_s - self.ttft_objective_s, 0.0))
+        """F: seconds that a TTFT costs, missing its objective included. As the larger of two lines, because infinity, a
+        row that may not be taken, must stay infinite where a class gives no weight to one of them."""
+        weight, kappa = self.service.ttft_weight, self.service.miss_factor
+        if weight == 0.0:
+            return np.where(np.isfinite(ttft_s), 0.0, np.inf)
+        late_s = weight * (1.0 + kappa) * ttft_s - weight * kappa * self.ttft_objective_s
+        return np.maximum(weight * ttft_s, late_s)
 
     def price(self, i: Where, j: Where) -> Priced:
         """Price the rows (i, j): the transfer of what j lacks, what it adds to others, and what follows."""
+        paths = self.network.paths
+        return self._priced(i, j, paths.links[:, i, j], paths.latency_s[i, j], paths.level[i, j])
+
+    @cached_property
+    def grid(self) -> Priced:
+        """All pairs priced, (P, D): for tables small enough that this is cheaper than choosing what to price."""
+        paths = self.network.paths
+        return self._priced((slice(None), None), slice(None), paths.links, paths.latency_s, paths.level)
+
+    def _priced(
+        self,
+        i: Where | tuple[slice, None],
+        j: Where,
+        links: NDArray[np.int32],
+        latency_s: Floats,
+        level: NDArray[np.int8],
+    ) -> Priced:
         network, decode = self.network, self.decode
-        paths = network.paths
-        slowness, crowding = network.link_s_per_byte[:, paths.links[:, i, j]].max(axis=1)
+        slowness, crowding = np.maximum.reduce(network.link_s_per_byte.take(links, axis=1), axis=1)
         moved_bytes = decode.moved_bytes[j]
-        transfer_s = paths.latency_s[i, j] + moved_bytes * (slowness * network.factor_by_level[paths.level[i, j]])
+        transfer_s = latency_s + moved_bytes * (slowness * network.factor_by_level.take(level))
         link_price_s = (self.service.ttft_weight * moved_bytes) * crowding
         ttft_s = np.maximum(self.start_s[i] + transfer_s, decode.ready_s[j]) + decode.step_s[j]
         total_s = self.ttft_cost_s(ttft_s) + link_price_s + self.of_prefill_s[i] + self.of_decode_s[j]
         return Priced(transfer_s, link_price_s, ttft_s, total_s)
 
-    @cached_property
-    def grid(self) -> Priced:
-        """All pairs priced, (P, D): for tables small enough that this is cheaper than choosing what to price."""
-        return self.price(slice(None), slice(None))
-
-    @cached_property
-    def small(self) -> bool:
-        rows, columns = self.shape
-        return rows * columns <= GRID_CELLS_MAX
-
     def totals(self, i: Where, j: Where) -> Floats:
         """Cost of the rows (i, j)."""
         return self.grid.total_s[i, j] if self.small else self.price(i, j).total_s
 
+    def row(self, i: int) -> Floats:
+        """Cost of all pairs of one prefill endpoint, (D,), priced once."""
+        totals = self._rows.get(i)
+        if totals is None:
+            totals = self._rows[i] = self.totals(i, slice(None))
+        return totals
+
     @cached_property
-    def local_s(self) -> Floats:
-        """Cost of the local plan on each decode endpoint (D,)."""
-        decode = self.decode
-        cost: Floats = self.ttft_cost_s(decode.local_wait_s + decode.local_compute_s)
-        cost = cost + decode.tpot_cost_s + decode.price_s + decode.local_price_s
-        return np.where(decode.local_blocked, np.inf, cost)
+    def floors(self) -> tuple[Floats, Floats]:
+        """ahead (P,) and behind (D,): the pair (i, j) costs at least ahead[i] + behind[j] (cost/pairs.py)."""
+        prefill, decode, network = self.prefill, self.decode, self.network
+        start_s = np.where(prefill.blocked, np.inf, self.start_s)
+        start_min_s = float(start_s[start_s.argmin()])
+        if start_min_s == np.inf:
+            return np.full(self.shape[0], np.inf), np.full(self.shape[1], np.inf)
+        slowness = network.slowness_s_per_byte
+        shared = np.maximum.reduce(slowness.take(network.paths.common_to), axis=0)
+        sending = np.maximum.reduce(slowness.take(network.paths.common_from), axis=0).min()
+        factor = network.factor_by_level.min()
+        net_s = network.least_latency_s + decode.moved_bytes * (np.maximum(shared, sending) * factor)
+        begin_s = start_min_s + net_s
+        ttft_s = np.maximum(begin_s, decode.ready_s) + decode.step_s
+        hidden_s = np.where(decode.blocked, 0.0, decode.ready_s - begin_s).max(initial=0.0)
+        ahead_s = np.maximum(self.start_s - (start_min_s + hidden_s), 0.0)
+        ahead = self.of_prefill_s + self.service.ttft_weight * ahead_s
+        return ahead, self.ttft_cost_s(ttft_s) + self.of_decode_s
 
     @cached_property
     def usable(self) -> NDArray[np.bool_]:
-        """(P, D): both ends may serve, and they are not the same endpoint."""
+        """(P, D): both ends may serve, and they are not the same endpoint. For one row or column there is cheaper."""
         ends: NDArray[np.bool_] = ~self.prefill.blocked[:, None] & ~self.decode.blocked
         return ends & self.network.paths.distinct
+
+    def usable_from(self, i: int) -> NDArray[np.bool_]:
+        """Row i of `usable`, (D,), for a prefill endpoint that may serve."""
+        return np.asarray(~self.decode.blocked & self.network.paths.distinct[i])
+
+    def usable_to(self, j: int) -> NDArray[np.bool_]:
+        """Column j of `usable`, (P,), for a decode endpoint that may serve."""
+        return np.asarray(~self.prefill.blocked & self.network.paths.distinct[:, j])
 
     @cached_property
     def serving(self) -> NDArray[np.bool_]:
         """(P,): prefill endpoints with at least one decode endpoint to go with."""
-        if np.count_nonzero(~self.decode.blocked) > 1:
+        if _free(self.decode.blocked) > 1:
             return ~self.prefill.blocked
         serving: NDArray[np.bool_] = np.any(self.usable, axis=1)
         return serving
 
-    def only(self, rows: NDArray[np.bool_]) -> "Table":
-        """The same table with just these prefill endpoints, and no local plans."""
-        prefill = replace(self.prefill, blocked=self.prefill.blocked | ~rows)
-        decode = replace(self.decode, local_blocked=np.ones_like(self.decode.local_blocked))
-        return Table(prefill, decode, self.network, self.service, self.ttft_objective_s, self.view)
+    @property
+    def rows_usable(self) -> int:
+        """How many rows may be taken, local ones included: every pair of two that serve, but for pairs of one."""
+        prefill, decode = self.prefill, self.decode
+        rows, columns = self.network.same
+        same = _free(prefill.blocked[rows] | decode.blocked[columns])
+        return _free(prefill.blocked) * _free(decode.blocked) - same + _free(decode.local_blocked)
 
     def total(self, i: int, j: int) -> float:
         return float(self.local_s[j]) if i == self.local_row else float(self.totals(i, j))
 
-    def terms(self, i: NDArray[np.intp], j: NDArray[np.intp]) -> list[tuple[float | None, ...]]:
-        """The columns of some rows, in the order of `TERMS`; None for a term that does not apply to a row."""
-        local = i == self.local_row
-        if not local.any():
-            return _rows(self._pair_terms(i, j), len(i))
-        pairs = iter(_rows(self._pair_terms(i[~local], j[~local]), int((~local).sum())))
-        locals_ = iter(_rows(self._local_terms(j[local]), int(local.sum())))
-        return [next(locals_) if is_local else next(pairs) for is_local in local.tolist()]
-
-    def _pair_terms(self, i: NDArray[np.intp], j: NDArray[np.intp]) -> dict[str, Floats]:
+    def pairs_explained(self, i: NDArray[np.intp], j: NDArray[np.intp]) -> list[Explained]:
+        """Some pairs: the total of each, and its terms."""
         prefill, decode = self.prefill, self.decode
-        priced = self.price(i, j)
-        return {
-            "wait_prefill": prefill.wait_s[i],
-            "compute_prefill": prefill.compute_s[i],
-            "transfer_kv": priced.transfer_s,
-            "decode_ready": decode.ready_s[j],
-            "first_step": decode.step_s[j],
-            "ttft": priced.ttft_s,
-            "tpot": decode.tpot_s[j],
-            "ttft_cost": self.ttft_cost_s(priced.ttft_s),
-            "tpot_cost": decode.tpot_cost_s[j],
-            "prefill_price": prefill.price_s[i],
-            "decode_price": decode.price_s[j],
-            "link_price": priced.link_price_s,
-        }
+        if self.small:
+            grid = self.grid
+            priced = Priced(grid.transfer_s[i, j], grid.link_price_s[i, j], grid.ttft_s[i, j], grid.total_s[i, j])
+        else:
+            priced = self.price(i, j)
+        ttft_s = priced.ttft_s
+        return _explained(
+            priced.total_s,
+            wait_prefill=prefill.wait_s[i],
+            compute_prefill=prefill.compute_s[i],
+            transfer_kv=priced.transfer_s,
+            decode_ready=decode.ready_s[j],
+            first_step=decode.step_s[j],
+            ttft=ttft_s,
+            tpot=decode.tpot_s[j],
+            ttft_cost=self.ttft_cost_s(ttft_s),
+            tpot_cost=decode.tpot_cost_s[j],
+            prefill_price=prefill.price_s[i],
+            decode_price=decode.price_s[j],
+            link_price=priced.link_price_s,
+        )
 
-    def _local_terms(self, j: NDArray[np.intp]) -> dict[str, Floats]:
+    def locals_explained(self, j: NDArray[np.intp]) -> list[Explained]:
+        """Some local plans likewise."""
         decode = self.decode
-        ttft_s = decode.local_wait_s[j] + decode.local_compute_s[j]
-        return {
-            "wait_prefill": decode.local_wait_s[j],
-            "compute_prefill": decode.local_compute_s[j],
-            "ttft": ttft_s,
-            "tpot": decode.tpot_s[j],
-            "ttft_cost": self.ttft_cost_s(ttft_s),
-            "tpot_cost": decode.tpot_cost_s[j],
-            "prefill_price": decode.local_price_s[j],
-            "decode_price": decode.price_s[j],
-        }
+        wait_s, compute_s = decode.local_wait_s[j], decode.local_compute_s[j]
+        ttft_s = wait_s + compute_s
+        return _explained(
+            self.local_s[j],
+            wait_prefill=wait_s,
+            compute_prefill=compute_s,
+            ttft=ttft_s,
+            tpot=decode.tpot_s[j],
+            ttft_cost=self.ttft_cost_s(ttft_s),
+            tpot_cost=decode.tpot_cost_s[j],
+            prefill_price=decode.local_price_s[j],
+            decode_price=decode.price_s[j],
+        )
 
 
-def _rows(columns: dict[str, Floats], count: int) -> list[tuple[float | None, ...]]:
-    """Columns by name, turned into rows in the order of `TERMS`."""
-    nothing = [None] * count
-    return list(zip(*(columns[name].tolist() if name in columns else nothing for name in TERMS), strict=True))
+def _explained(total_s: Floats, **columns: Floats) -> list[Explained]:
+    """Columns by name, turned into rows."""
+    absent = [None] * len(total_s)
+    terms = zip(*[columns[name].tolist() if name in columns else absent for name in TERMS], strict=True)
+    return list(zip(total_s.tolist(), terms, strict=True))
+
+
+def _free(blocked: NDArray[np.bool_]) -> int:
+    return len(blocked) - int(np.count_nonzero(blocked))

@@ -26,8 +26,7 @@ TERMS = (
 
 @dataclass(frozen=True, slots=True)
 class PricedPlan:
-    """A row of the table. `total` is in seconds, prices included, whichever policy chose; `terms` follow `TERMS`.
-    """
+    """A row of the table. `total` is in seconds, prices included, whichever policy chose; `terms` follow `TERMS`."""
 
     plan: Plan
     total: float

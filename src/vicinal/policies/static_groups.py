@@ -36,7 +36,8 @@ class StaticGroups:
         else:
             note = ""
         group = groups[self._turn % len(groups)]
-        self._turn += 1
+        if len(groups) > 1:  # choosing decode anew, when the prefill is done, is no turn
+            self._turn += 1
         i = pick(np.any(inside, axis=1) & (of_prefill == group), table.prefill.outstanding_tokens, chance=chance)
         j = pick(inside[i], table.decode.outstanding_tokens, chance=chance)
         return Choice(i, j, note or f"turn of group {group or 'unknown'}")

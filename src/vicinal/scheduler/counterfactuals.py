@@ -9,8 +9,11 @@ from vicinal.cost.pairs import Pair, cheapest
 from vicinal.cost.table import Table
 from vicinal.domain.chance import Stream
 
+Place = tuple[int, int]
+"""Which row of the table: (i, j)."""
 
-def counterfactuals(table: Table, ranked: Sequence[Pair], chosen_j: int, chance: Stream) -> list[tuple[str, Pair]]:
+
+def counterfactuals(table: Table, ranked: Sequence[Pair], chosen_j: int, chance: Stream) -> list[tuple[str, Place]]:
     """Named rows, each the cheapest of its kind; a kind that nobody can serve is left out.
 
     emptiest_gpu: in each pool the endpoint with the fewest outstanding predicted tokens.
@@ -18,52 +21,48 @@ def counterfactuals(table: Table, ranked: Sequence[Pair], chosen_j: int, chance:
     best_cached: the longest cached prefix. best_hit, best_recompute: with some of the prompt cached, and with none.
     local: the decode endpoint prefills itself.
     """
-    found: list[tuple[str, Pair]] = []
-    usable, serving = table.usable, table.serving
-    if serving.any():
+    found: list[tuple[str, Place]] = []
+    serving, cached = table.serving, table.prefill.cached_tokens
+    if np.count_nonzero(serving):
         found.append(("emptiest_gpu", _emptiest(table, serving)))
-        if usable[:, chosen_j].any():
-            found.append(("nearest", _nearest(table, usable, chosen_j)))
-        cached = np.where(serving, table.prefill.cached_tokens, -1.0)
-        if cached.max() > 0:
-            found.append(("best_cached", _cheapest_in_rows(table, np.flatnonzero(cached == cached.max())[:1])))
-        found += _by_action(table, ranked, serving, chance)
-    if not table.decode.local_blocked.all():
-        totals = table.local_s
-        j = int(totals.argmin())
-        found.append(("local", Pair(float(totals[j]), table.local_row, j)))
+        near = _nearest(table, chosen_j)
+        if near is not None:
+            found.append(("nearest", near))
+        best = int(np.where(serving, cached, -1.0).argmax())
+        if cached[best] > 0:
+            found.append(("best_cached", (best, int(table.row(best).argmin()))))
+        found += _by_action(table, ranked, serving, cached > 0, chance)
+    j = int(table.local_s.argmin())
+    if table.local_s[j] < np.inf:
+        found.append(("local", (table.local_row, j)))
     return found
 
 
-def _emptiest(table: Table, serving: NDArray[np.bool_]) -> Pair:
+def _emptiest(table: Table, serving: NDArray[np.bool_]) -> Place:
     i = _least(table.prefill.outstanding_tokens, serving)
-    j = _least(table.decode.outstanding_tokens, table.usable[i])
-    return Pair(table.total(i, j), i, j)
+    return i, _least(table.decode.outstanding_tokens, table.usable_from(i))
 
 
-def _nearest(table: Table, usable: NDArray[np.bool_], j: int) -> Pair:
-    level = np.where(usable[:, j], table.network.paths.level[:, j], np.iinfo(np.int8).max)
-    totals = np.where(level == level.min(), table.totals(slice(None), j), np.inf)
-    i = int(totals.argmin())
-    return Pair(float(totals[i]), i, j)
-
-
-def _cheapest_in_rows(table: Table, rows: NDArray[np.intp]) -> Pair:
-    totals = table.totals(rows[:, None], np.arange(table.shape[1]))
-    row, j = np.unravel_index(int(totals.argmin()), totals.shape)
-    return Pair(float(totals[row, j]), int(rows[row]), int(j))
+def _nearest(table: Table, j: int) -> Place | None:
+    if table.decode.blocked[j]:
+        return None
+    rows = table.usable_to(j).nonzero()[0]
+    if not len(rows):
+        return None
+    level = table.network.paths.level[rows, j]
+    rows = rows[level == level[level.argmin()]]
+    return int(rows[table.totals(rows, j).argmin()]), j
 
 
 def _by_action(
-    table: Table, ranked: Sequence[Pair], serving: NDArray[np.bool_], chance: Stream
-) -> list[tuple[str, Pair]]:
+    table: Table, ranked: Sequence[Pair], serving: NDArray[np.bool_], hits: NDArray[np.bool_], chance: Stream
+) -> list[tuple[str, Place]]:
     found = []
-    hits = table.prefill.cached_tokens > 0
     for name, rows in (("best_hit", serving & hits), ("best_recompute", serving & ~hits)):
-        if not rows.any():
-            continue
-        among = next((pair for pair in ranked if pair.i != table.local_row and rows[pair.i]), None)
-        found.append((name, among or cheapest(table.only(rows), 1, chance)[0]))
+        if np.count_nonzero(rows):
+            among = next((pair for pair in ranked if pair.i != table.local_row and rows[pair.i]), None)
+            best = among or cheapest(table, 1, chance, rows)[0]
+            found.append((name, (best.i, best.j)))
     return found
 
 

@@ -1,6 +1,7 @@
 """One request, one decision: view -> filters -> table -> policy -> a `Decision`. Reserves nothing, changes nothing."""
 
 from dataclasses import dataclass
+from math import isinf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from vicinal.cluster.view import View
 from vicinal.contracts.policy import Choice, Policy
 from vicinal.cost.model import CostModel
 from vicinal.cost.pairs import Pair, cheapest
-from vicinal.cost.table import Table
+from vicinal.cost.table import Explained, Table
 from vicinal.domain.chance import Stream
 from vicinal.domain.decision import Decision, InputAge, PricedPlan
 from vicinal.domain.ids import EndpointId
@@ -18,7 +19,7 @@ from vicinal.domain.plan import Action, Leg, Plan
 from vicinal.domain.request import Request
 from vicinal.kvindex.hashing import coarse
 from vicinal.kvindex.match import Match
-from vicinal.scheduler.counterfactuals import counterfactuals
+from vicinal.scheduler.counterfactuals import Place, counterfactuals
 from vicinal.scheduler.filters import Filtered, filtered
 from vicinal.scheduler.tracked import Tracked
 
@@ -65,25 +66,19 @@ class Cycle:
         request = tracked.request
         view = self._state.view(now)
         out = filtered(request, view, tracked.tried, local_allowed=False)
-        roomy = self._with_full_ones(out)
         prefill_slot = self._state.slot(tracked.plan.prefill)
-        if roomy.masks.decode_blocked.all() or prefill_slot is None:
-            return out
+        if prefill_slot is None or prefill_slot not in tracked.expected:
+            return out  # the endpoint left, and its KV with it, even if one of that name is back
+        roomy = _with_full_ones(out, prefill_slot)
         match = self._match(request)
         table = self._cost.decode_table(request, view, match.expected, roomy.masks, prefill_slot)
-        if not table.serving.any():
+        if not np.count_nonzero(table.serving):
             return out
         bound = tracked.plan.decode if tracked.decode_bound else None
         return self._decide(tracked, Leg.DECODE, table, match, roomy, queue_length, bound)
 
     def _match(self, request: Request) -> Match:
         return self._state.index.match(request.block_hashes, len(self._state.fleet))
-
-    def _with_full_ones(self, out: Filtered) -> Filtered:
-        """`out`, but when nobody has room, whoever would have it later."""
-        if not out.masks.decode_blocked.all():
-            return out
-        return out.without_passing()
 
     def _decide(
         self,
@@ -98,16 +93,16 @@ class Cycle:
         request = tracked.request
         ranked = cheapest(table, OTHERS + 1, self._chance)
         choice = self._choose(request, table, ranked, bound)
+        chosen = (choice.i, choice.j)
         named = counterfactuals(table, ranked, choice.j, self._chance)
-        chosen = Pair(table.total(choice.i, choice.j), choice.i, choice.j)
-        others = [pair for pair in ranked if (pair.i, pair.j) != (choice.i, choice.j)][:OTHERS]
-        rows = self._priced(table, [chosen, *others, *(pair for _, pair in named)], request)
+        others = [place for pair in ranked if (place := (pair.i, pair.j)) != chosen][:OTHERS]
+        rows = self._priced(table, [chosen, *others, *(place for _, place in named)], request)
         prefill_slot, decode_slot = _slots(table, choice.i, choice.j)
         leg = Leg.WHOLE if choice.i == table.local_row else leg
         view = table.view
         decision = Decision(
             request_id=request.id,
-            attempt=tracked.attempt,
+            attempt=tracked.attempt if leg is Leg.DECODE else tracked.attempt + 1,
             leg=leg,
             at_s=view.now_s,
             arrived_s=tracked.arrived_s,
@@ -119,10 +114,10 @@ class Cycle:
             prompt_tokens=request.prompt_tokens,
             expected_output_tokens=request.expected_output_tokens,
             block_tokens=request.block_tokens,
-            chosen=rows[choice.i, choice.j],
-            others=tuple(rows[pair.i, pair.j] for pair in others),
-            counterfactuals=tuple((name, rows[pair.i, pair.j]) for name, pair in named),
-            pairs_considered=int(np.count_nonzero(table.usable)) + int(np.count_nonzero(~table.decode.local_blocked)),
+            chosen=rows[chosen],
+            others=tuple(rows[place] for place in others),
+            counterfactuals=tuple((name, rows[place]) for name, place in named),
+            pairs_considered=table.rows_usable,
             verdicts=out.verdicts(),
             inputs=self._inputs(view, prefill_slot, decode_slot),
             prefill_price_s_per_s=self._cost.price.seconds_per_second,
@@ -140,45 +135,60 @@ class Cycle:
         return Placed(decision, prefill_slot, decode_slot, float(compute_s), choice.decode_bound)
 
     def _choose(self, request: Request, table: Table, ranked: list[Pair], bound: EndpointId | None) -> Choice:
-        usable = table.usable
-        if not table.serving.any():
+        if not np.count_nonzero(table.serving):
             return Choice(ranked[0].i, ranked[0].j, "only local plans can serve: the cheapest of them")
         if bound is not None:
             slot = self._state.slot(bound)
-            columns = np.flatnonzero((table.decode.slots == slot) & usable[0])
+            columns = ((table.decode.slots == slot) & table.usable_from(0)).nonzero()[0]
             if len(columns):
                 return Choice(0, int(columns[0]), "decode stays where it was bound at arrival", decode_bound=True)
         return self._policy.choose(request, table, ranked, self._chance)
 
-    def _priced(self, table: Table, wanted: list[Pair], request: Request) -> dict[tuple[int, int], PricedPlan]:
-        """Each wanted row once, by position."""
-        pairs = list({(pair.i, pair.j): pair for pair in wanted}.values())
-        i = np.array([pair.i for pair in pairs], dtype=np.intp)
-        j = np.array([pair.j for pair in pairs], dtype=np.intp)
-        held = table.decode.held_tokens[j].tolist()
-        decode_slots = table.decode.slots[j].tolist()
-        # The local row has no prefill endpoint of its own: position 0 stands in and is replaced below.
-        local = i == table.local_row
-        rows = np.where(local, 0, i)
-        no_rows = table.local_row == 0
-        prefill_slots = decode_slots if no_rows else np.where(local, decode_slots, table.prefill.slots[rows]).tolist()
-        cached = held if no_rows else np.where(local, held, table.prefill.cached_tokens[rows]).tolist()
-        endpoints = self._state.fleet.endpoints
+    def _priced(self, table: Table, wanted: list[Place], request: Request) -> dict[Place, PricedPlan]:
+        """Each wanted row once."""
+        places = dict.fromkeys(wanted)
+        rows: dict[Place, PricedPlan] = {}
+        if split := [place for place in places if place[0] != table.local_row]:
+            i, j = np.array(split).T
+            prefill = table.prefill
+            explained, cached = table.pairs_explained(i, j), prefill.cached_tokens[i].astype(np.int64).tolist()
+            rows |= self._rows(table, split, j, explained, prefill.slots[i].tolist(), cached, request)
+        if local := [place for place in places if place[0] == table.local_row]:
+            j = np.array([j for _, j in local])
+            decode = table.decode
+            explained, cached = table.locals_explained(j), decode.held_tokens[j].astype(np.int64).tolist()
+            rows |= self._rows(table, local, j, explained, decode.slots[j].tolist(), cached, request)
+        return rows
+
+    def _rows(
+        self,
+        table: Table,
+        places: list[Place],
+        j: NDArray[np.intp],
+        explained: list[Explained],
+        sources: list[int],
+        cached: list[int],
+        request: Request,
+    ) -> dict[Place, PricedPlan]:
+        """`sources` are the slots that prefill, `cached` the tokens that they reuse."""
+        held, targets = table.decode.held_tokens[j].astype(np.int64).tolist(), table.decode.slots[j].tolist()
+        endpoints, tokens = self._state.fleet.endpoints, request.prompt_tokens
+        hit, recompute = Action.HIT, Action.RECOMPUTE
         return {
-            (pair.i, pair.j): PricedPlan(
+            place: PricedPlan(
                 Plan(
-                    endpoints[prefill].id,
-                    endpoints[decode].id,
-                    Action.HIT if reused else Action.RECOMPUTE,
-                    int(reused),
-                    int(there),
-                    0 if prefill == decode else request.prompt_tokens - int(there),
+                    endpoints[source].id,
+                    endpoints[target].id,
+                    hit if reused else recompute,
+                    reused,
+                    there,
+                    0 if source == target else tokens - there,
                 ),
-                pair.total_s,
+                total_s,
                 terms,
             )
-            for pair, terms, prefill, decode, reused, there in zip(
-                pairs, table.terms(i, j), prefill_slots, decode_slots, cached, held, strict=True
+            for place, (total_s, terms), source, target, reused, there in zip(
+                places, explained, sources, targets, cached, held, strict=True
             )
         }
 
@@ -199,6 +209,13 @@ class Cycle:
         return self._state.fleet.endpoints[int(blocks.argmax())].id
 
 
+def _with_full_ones(out: Filtered, prefill_slot: int) -> Filtered:
+    """`out`, but when nobody else has room, whoever would have it later."""
+    blocked = out.masks.decode_blocked.copy()
+    blocked[prefill_slot] = True
+    return out.without_passing() if blocked.all() else out
+
+
 def _slots(table: Table, i: int, j: int) -> tuple[int, int]:
     decode_slot = int(table.decode.slots[j])
     return (decode_slot if i == table.local_row else int(table.prefill.slots[i])), decode_slot
@@ -206,7 +223,7 @@ def _slots(table: Table, i: int, j: int) -> tuple[int, int]:
 
 def _age(age_s: float) -> float | None:
     """None is Unknown: it never came."""
-    return float(age_s) if np.isfinite(age_s) else None
+    return None if isinf(age_s) else float(age_s)
 
 
 def _cache_state(match: Match, slot: int) -> str:

@@ -1,5 +1,6 @@
 """Who may not serve a request, and why. Masks over slots; a reason per endpoint is made only when it is asked for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,72 +18,83 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """`rules` maps each rule to the slots that it leaves out; `masks` is what follows for each role in a plan."""
+    """`rules` maps each rule to the slots that it leaves out, `out` is all of them together; `no_local` says who must
+    not serve both phases, None for nobody. `masks` is what follows for each role in a plan."""
 
     masks: Masks
     rules: dict[Rule, Mask]
+    out: Mask
+    no_local: Mask | None
     request: Request
     view: View
 
     @property
     def can_serve(self) -> bool:
         masks = self.masks
-        pair = not (masks.prefill_blocked.all() or masks.decode_blocked.all())
-        return bool(pair or not masks.local_blocked.all())
+        pair = _any_free(masks.prefill_blocked) and _any_free(masks.decode_blocked)
+        return pair or _any_free(masks.local_blocked)
 
     def without_passing(self) -> "Filtered":
         """The same with the rules that waiting cures set aside: for work that cannot be held."""
-        lasting = {rule: mask for rule, mask in self.rules.items() if not rule.passing}
-        return _collected(self.request, self.view, lasting, self.masks.local_blocked)
+        return self.under([rule for rule in self.rules if not rule.passing])
+
+    def under(self, rules: Sequence[Rule]) -> "Filtered":
+        """The same as if only these rules were in force."""
+        return _collected(self.request, self.view, {rule: self.rules[rule] for rule in rules}, self.no_local)
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One per endpoint that is left out, with the most permanent rule against it."""
         found: dict[int, Verdict] = {}
-        for rule, mask in self.rules.items():
-            for slot in np.flatnonzero(mask).tolist():
-                if slot not in found and self.view.fleet.active[slot]:
-                    endpoint = self.view.fleet.endpoints[slot]
-                    reason, cure = _words(rule, endpoint, slot, self.request, self.view)
-                    found[slot] = Verdict(endpoint.id, rule, reason, cure)
+        if np.count_nonzero(self.out):
+            for rule, mask in self.rules.items():
+                for slot in mask.nonzero()[0].tolist():
+                    if slot not in found and self.view.fleet.active[slot]:
+                        endpoint = self.view.fleet.endpoints[slot]
+                        reason, cure = _words(rule, endpoint, slot, self.request, self.view)
+                        found[slot] = Verdict(endpoint.id, rule, reason, cure)
         return tuple(found[slot] for slot in sorted(found))
 
 
 def filtered(request: Request, view: View, tried: set[EndpointId], local_allowed: bool) -> Filtered:
     """`local_allowed` says whether a decode endpoint may prefill for itself when a prefill pool exists."""
     fleet = view.fleet
-    slots = len(fleet)
     tokens = request.prompt_tokens + request.expected_output_tokens
-    need = np.ceil(tokens / fleet.block_tokens)
     rules = {
         Rule.MODEL: ~fleet.of_model(request.model),
         Rule.TOO_LONG: (request.prompt_tokens >= fleet.model_tokens_max)
         | (tokens > fleet.kv_blocks * fleet.block_tokens),
         Rule.UNHEALTHY: ~view.usable,
-        Rule.TRIED: _tried(view, tried, slots),
-        Rule.HEADROOM: need > view.free_blocks,
+        Rule.TRIED: _tried(view, tried, len(fleet)),
+        # An endpoint that is empty takes whatever fits it at all: no request that ends there would make more room.
+        Rule.HEADROOM: (np.ceil(tokens / fleet.block_tokens) > view.free_blocks) & (view.blocks_in_use > 0),
         Rule.SEQUENCES: fleet.decodes & (view.decode_sequences >= fleet.sequences_max),
     }
-    no_local = np.zeros(slots, dtype=bool) if local_allowed or not request.splittable else ~fleet.prefills
+    no_local = None if local_allowed or not request.splittable else ~fleet.prefills
     return _collected(request, view, rules, no_local)
 
 
-def _collected(request: Request, view: View, rules: dict[Rule, Mask], no_local: Mask) -> Filtered:
+def _collected(request: Request, view: View, rules: dict[Rule, Mask], no_local: Mask | None) -> Filtered:
     fleet = view.fleet
     out = np.zeros(len(fleet), dtype=bool)
     for mask in rules.values():
-        out |= mask
-    whole_only = np.full(len(fleet), not request.splittable)
+        np.logical_or(out, mask, out=out)
+    decode_blocked = out | ~fleet.decodes
     masks = Masks(
-        prefill_blocked=out | ~fleet.prefills | whole_only,
-        decode_blocked=out | ~fleet.decodes,
-        local_blocked=out | ~fleet.decodes | no_local,
+        prefill_blocked=out | ~fleet.prefills if request.splittable else np.ones(len(fleet), dtype=bool),
+        decode_blocked=decode_blocked,
+        local_blocked=decode_blocked if no_local is None else decode_blocked | no_local,
     )
-    return Filtered(masks, rules, request, view)
+    return Filtered(masks, rules, out, no_local, request, view)
+
+
+def _any_free(blocked: Mask) -> bool:
+    return int(np.count_nonzero(blocked)) < len(blocked)
 
 
 def _tried(view: View, tried: set[EndpointId], slots: int) -> Mask:
     mask = np.zeros(slots, dtype=bool)
-    mask[[view.fleet.slots[endpoint] for endpoint in tried if endpoint in view.fleet.slots]] = True
+    if tried:
+        mask[[view.fleet.slots[endpoint] for endpoint in tried if endpoint in view.fleet.slots]] = True
     return mask
 
 

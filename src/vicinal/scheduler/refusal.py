@@ -8,15 +8,17 @@ from vicinal.scheduler.filters import Filtered
 def refusal(out: Filtered, retry_after_s: float) -> Outcome | None:
     """The outcome, or None when waiting can cure it and the request is to be held.
 
-    The least permanent rule decides: if one endpoint is merely full, the request waits for it.
+    Asked from the most curable reason to the most permanent one: if one endpoint is merely full, the request waits for
+    it; a prompt is too long only when it is so for those that do not answer, too.
     """
-    verdicts = out.verdicts()
-    rules = {verdict.rule for verdict in verdicts}
-    words = "; ".join(f"{verdict.endpoint} {verdict.reason}" for verdict in verdicts[:4])
     if out.without_passing().can_serve:
         return None
-    if rules <= {Rule.MODEL}:
+    fleet = out.view.fleet
+    if fleet.active.any() and not fleet.of_model(out.request.model).any():
         return Outcome(Ending.UNKNOWN_MODEL, f"no endpoint serves {out.request.model}")
-    if rules <= {Rule.MODEL, Rule.TOO_LONG}:
+    words = "; ".join(f"{verdict.endpoint} {verdict.reason}" for verdict in out.verdicts()[:4])
+    if out.under([Rule.MODEL]).can_serve and not out.under([Rule.MODEL, Rule.TOO_LONG]).can_serve:
         return Outcome(Ending.TOO_LONG, f"no endpoint takes so long a prompt: {words}")
-    return Outcome(Ending.NO_ENDPOINT, f"no endpoint can serve: {words}", retry_after_s)
+    return Outcome(
+        Ending.NO_ENDPOINT, f"no endpoint can serve: {words or 'one of the two pools is empty'}", retry_after_s
+    )

@@ -1,5 +1,7 @@
 """What each step of a request's life reserves and releases, and what is learned when it is over."""
 
+from collections.abc import Sequence
+
 from vicinal.cluster.ledger import DecodeWork, PrefillWork
 from vicinal.cluster.state import ClusterState
 from vicinal.cost.model import CostModel, blocks_needed
@@ -26,7 +28,8 @@ class Reservations:
         wait_s = float(state.ledger.wait_s(now)[slot])
         self._cost.price.observe(wait_s, placed.compute_s, now)
         state.mean_prefill_s = self._cost.price.mean_service_s
-        state.mean_context_tokens += MEAN_GAIN * (request.prompt_tokens - state.mean_context_tokens)
+        gain = MEAN_GAIN if state.mean_context_tokens else 1.0
+        state.mean_context_tokens += gain * (request.prompt_tokens - state.mean_context_tokens)
         new_tokens = request.prompt_tokens - plan.cached_tokens
         state.ledger.open_prefill(tracked.id, PrefillWork(slot, placed.compute_s, new_tokens), now)
         state.ledger.pencil_decode(tracked.id, self._decode_work(tracked, placed.decode_slot))
@@ -35,13 +38,14 @@ class Reservations:
         self._expect(tracked, slot)
 
     def prefill_done(self, tracked: Tracked, now: float) -> None:
+        """The prefill is over, and where to decode is open again: the pencil mark would count against its own place."""
         self._state.ledger.close_prefill(tracked.id, now)
+        self._state.ledger.rub_out_decode(tracked.id)
 
     def hand_off(self, tracked: Tracked, placed: Placed, now: float) -> None:
         """Decode is bound: HBM is taken there, and the KV travels."""
         plan, decision = placed.decision.chosen.plan, placed.decision
         state, slot = self._state, placed.decode_slot
-        state.ledger.rub_out_decode(tracked.id)
         state.ledger.open_decode(tracked.id, self._decode_work(tracked, slot))
         self._hold_blocks(tracked, slot, None)
         self._expect(tracked, slot)
@@ -82,9 +86,23 @@ class Reservations:
 
     def release(self, tracked: Tracked, now: float) -> None:
         self._state.ledger.release(tracked.id, now)
-        for slot in tracked.expected:
-            self._state.index.unexpect(slot, tracked.request.block_hashes)
-        tracked.expected.clear()
+        self._unexpect(tracked, tracked.expected)
+
+    def abandon(self, tracked: Tracked, left: Sequence[int], now: float) -> None:
+        """The endpoints of these slots left the fleet: what is reserved on them stands in nobody's way any more, and
+        a newcomer that has such a slot must not be taken for as busy, or as well filled, as they were."""
+        ledger, owner = self._state.ledger, tracked.id
+        if (prefill := ledger.prefills.get(owner)) is not None and prefill.slot in left:
+            ledger.close_prefill(owner, now)
+        if (pencilled := ledger.pencilled.get(owner)) is not None and pencilled.slot in left:
+            ledger.rub_out_decode(owner)
+        if (decode := ledger.decodes.get(owner)) is not None and decode.slot in left:
+            ledger.close_decode(owner)
+        if (transfer := ledger.transfers.get(owner)) is not None and {transfer.source, transfer.target} & set(left):
+            ledger.end_transfer(owner)
+        for slot in left:
+            ledger.free_blocks(owner, slot)
+        self._unexpect(tracked, [slot for slot in tracked.expected if slot in left])
 
     def _decode_work(self, tracked: Tracked, slot: int) -> DecodeWork:
         request = tracked.request
@@ -103,3 +121,8 @@ class Reservations:
     def _expect(self, tracked: Tracked, slot: int) -> None:
         self._state.index.expect(slot, tracked.request.block_hashes)
         tracked.expected.append(slot)
+
+    def _unexpect(self, tracked: Tracked, slots: Sequence[int]) -> None:
+        for slot in tuple(slots):
+            self._state.index.unexpect(slot, tracked.request.block_hashes)
+            tracked.expected.remove(slot)

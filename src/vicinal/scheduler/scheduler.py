@@ -13,6 +13,7 @@ from vicinal.contracts.policy import Policy
 from vicinal.cost.model import CostModel
 from vicinal.domain.chance import Stream
 from vicinal.domain.effects import Answer, Cancel, Dispatch, Effect, Record, RecordObservation, Warn
+from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import (
     AlarmRang,
     BlocksCleared,
@@ -77,7 +78,7 @@ class Scheduler:
                 return self._arrived(request, now)
             case PrefillDone() | FirstToken() | RequestFinished() | LegFailed():
                 tracked = self.requests.get(event.request_id)
-                if tracked is None or tracked.attempt != event.attempt:
+                if tracked is None or tracked.leg is None or tracked.attempt != event.attempt:
                     return []
                 return self._progress(tracked, event, now)
             case ClientGone(request_id):
@@ -92,8 +93,7 @@ class Scheduler:
                 self.state.lose(endpoint)
                 return []
             case TopologyChanged(endpoints):
-                self.state.change_fleet(endpoints)
-                self.cost.rebuild(self.state.fleet, self.state.topology)
+                self._change_fleet(endpoints, now)
                 return []
             case AlarmRang():
                 return self._refuse_expired(now)
@@ -103,6 +103,13 @@ class Scheduler:
     def next_alarm(self) -> float | None:
         """When `AlarmRang` is due: the first held request's patience ends."""
         return self.holding.next_deadline_s()
+
+    def _change_fleet(self, endpoints: Sequence[Endpoint], now: float) -> None:
+        left = self.state.change_fleet(endpoints)
+        if left:
+            for tracked in self.requests.values():
+                self.reservations.abandon(tracked, left, now)
+        self.cost.rebuild(self.state.fleet, self.state.topology)
 
     def _progress(
         self, tracked: Tracked, event: PrefillDone | FirstToken | RequestFinished | LegFailed, now: float
@@ -138,37 +145,34 @@ class Scheduler:
             if outcome is None:
                 return self._hold(tracked, now)
             return self._end(tracked, Move.SHED, outcome, None, now)
-        tracked.attempt += 1
         return self._send(tracked, placed, now)
 
     def _send(self, tracked: Tracked, placed: Placed, now: float) -> list[Effect]:
         decision = placed.decision
         plan = decision.chosen.plan
         tracked.move(Move.PLAN)
-        tracked.plan, tracked.decision, tracked.decode_bound = plan, decision, placed.decode_bound
-        tracked.first_decision = tracked.first_decision or decision
-        tracked.leg = Leg.WHOLE if plan.local else Leg.PREFILL
-        tracked.dispatched_s = now
+        tracked.begin(decision, placed.decode_bound, now)
         self.reservations.plan(tracked, placed, now)
         tracked.move(Move.DISPATCH)
-        return [Record(decision), Dispatch(tracked.id, tracked.attempt, tracked.leg, plan.prefill, plan)]
+        return [Record(decision), Dispatch(tracked.id, tracked.attempt, decision.leg, plan.prefill, plan)]
 
     def _prefill_done(self, tracked: Tracked, event: PrefillDone, now: float) -> list[Effect]:
-        if tracked.leg is not Leg.PREFILL:
+        if tracked.leg is not Leg.PREFILL or tracked.first_token_s is not None:
             return []
         tracked.cached_tokens = event.cached_tokens
         tracked.prefill_done_s = now
         self.reservations.prefill_done(tracked, now)
         if not event.handed_off:
+            tracked.move(Move.FIRST_TOKEN)  # the token that the prefill made is the whole answer
+            tracked.first_token_s = now
             return []
         placed = self._cycle.plan_decode(tracked, len(self.holding), now)
         if not isinstance(placed, Placed):
-            outcome = Outcome(Ending.NO_ENDPOINT, "the prefill is done, but no endpoint can decode", 1.0)
-            return [Cancel(tracked.id, tracked.attempt), *self._end(tracked, Move.FAIL, outcome, None, now)]
+            reason = "the prefill is done, but no endpoint can take its KV"
+            return [Cancel(tracked.id, tracked.attempt), *self._try_again(tracked, reason, now)]
         plan = placed.decision.chosen.plan
         tracked.move(Move.HAND_OFF)
         tracked.plan, tracked.decision, tracked.leg = plan, placed.decision, Leg.DECODE
-        tracked.decode_dispatched_s = now
         self.reservations.hand_off(tracked, placed, now)
         return [Record(placed.decision), Dispatch(tracked.id, tracked.attempt, Leg.DECODE, plan.decode, plan)]
 
@@ -181,23 +185,29 @@ class Scheduler:
         return [warning] if warning else []
 
     def _leg_failed(self, tracked: Tracked, event: LegFailed, now: float) -> list[Effect]:
-        assert tracked.plan is not None
+        if event.leg is not tracked.leg or tracked.plan is None:
+            return []
         endpoint = tracked.plan.decode if event.leg is Leg.DECODE else tracked.plan.prefill
         if event.client_fault:
             return self._end(tracked, Move.FAIL, Outcome(Ending.REJECTED, event.reason), None, now)
         self.state.lose(endpoint)
         tracked.tried.add(endpoint)
         lost = Warn("leg_failed", endpoint, f"{event.leg} leg on {endpoint} failed: {event.reason}")
-        if event.started:
+        if event.started or tracked.first_token_s is not None:
             outcome = Outcome(Ending.STREAM_BROKEN, f"the engine failed while answering: {event.reason}")
             return [lost, *self._end(tracked, Move.FAIL, outcome, None, now)]
+        return [lost, *self._try_again(tracked, event.reason, now)]
+
+    def _try_again(self, tracked: Tracked, reason: str, now: float) -> list[Effect]:
+        """The attempt came to nothing and the client has seen none of it: plan again, unless it was the last."""
         if tracked.attempt >= self.settings.attempts_max:
-            outcome = Outcome(Ending.ENGINE_FAILED, f"{tracked.attempt} attempts failed; the last: {event.reason}", 1.0)
-            return [lost, *self._end(tracked, Move.FAIL, outcome, None, now)]
+            words = f"{tracked.attempt} attempts failed; the last: {reason}"
+            outcome = Outcome(Ending.ENGINE_FAILED, words, self._retry_after_s())
+            return self._end(tracked, Move.FAIL, outcome, None, now)
         self.reservations.release(tracked, now)
         tracked.move(Move.REPLAN)
         tracked.plan = tracked.leg = None
-        return [lost, *self._place(tracked, now)]
+        return self._place(tracked, now)
 
     def _client_gone(self, request_id: RequestId, now: float) -> list[Effect]:
         tracked = self.requests.get(request_id)
@@ -226,7 +236,6 @@ class Scheduler:
             placed = self._cycle.plan(tracked, len(self.holding), now)
             if isinstance(placed, Placed):
                 self._unhold(tracked, now)
-                tracked.attempt += 1
                 effects += self._send(tracked, placed, now)
                 continue
             outcome = refusal(placed, self._retry_after_s())

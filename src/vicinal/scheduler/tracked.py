@@ -11,32 +11,32 @@ from vicinal.scheduler.states import Move, State, after
 
 @dataclass(slots=True)
 class Tracked:
-    """`plan`, `decision` and `leg` are of the current attempt; times are on the driver's clock, None until they come.
+    """What is below `attempt` is of the current attempt; times are on the driver's clock, None until they come.
 
-    `expected` lists the slots on which the index counts this request's blocks as filling.
+    `leg` is None while nothing is under way. `first_decision` is the plan that began the attempt, `decision` the last
+    one made in it. `expected` lists the slots on which the index counts this request's blocks as filling.
     """
 
     request: Request
     arrived_s: float
     state: State = State.RECEIVED
+    tried: set[EndpointId] = field(default_factory=set)
+    held_since_s: float | None = None
+    held_s: float = 0.0
+    first_token_s: float | None = None
     attempt: int = 0
     plan: Plan | None = None
     decode_bound: bool = False
     decision: Decision | None = None
     leg: Leg | None = None
-    tried: set[EndpointId] = field(default_factory=set)
+    first_decision: Decision | None = None
     expected: list[int] = field(default_factory=list)
-    held_since_s: float | None = None
-    held_s: float = 0.0
     dispatched_s: float | None = None
     prefill_done_s: float | None = None
-    decode_dispatched_s: float | None = None
     transfer_promise_s: float | None = None
     expected_start_s: float = 0.0
     expected_step_s: float = 0.0
-    first_token_s: float | None = None
     cached_tokens: int | None = None
-    first_decision: Decision | None = None
 
     @property
     def id(self) -> RequestId:
@@ -44,3 +44,14 @@ class Tracked:
 
     def move(self, move: Move) -> None:
         self.state = after(self.state, move)
+
+    def begin(self, decision: Decision, decode_bound: bool, now: float) -> None:
+        """A new attempt starts with this plan; nothing that the one before saw is true of it."""
+        self.attempt += 1
+        self.decision = self.first_decision = decision
+        self.plan = decision.chosen.plan
+        self.leg = Leg.WHOLE if self.plan.local else Leg.PREFILL
+        self.decode_bound = decode_bound
+        self.dispatched_s = now
+        self.prefill_done_s = self.transfer_promise_s = None
+        self.cached_tokens = None

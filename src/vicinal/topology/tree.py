@@ -3,6 +3,8 @@
 Each endpoint has a sending and a receiving link. A host has one internal link that its endpoints share. A leaf has an
 uplink and a downlink to its pod's spine; a pod has the same towards the rest. Within a host only the internal link is
 loaded; under a leaf the two interfaces; beyond it also the uplink of one leaf and the downlink of the other.
+
+A fleet's hosts have distinct names, and so have its leaves; pods of different sites may share one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,15 +42,16 @@ def shared_level(a: Endpoint, b: Endpoint) -> Level:
         return Level.HOST
     if not (here.leaf and there.leaf):
         return Level.UNKNOWN
-    if here.leaf == there.leaf and here.pod == there.pod and here.site == there.site:
+    one_pod = here.pod == there.pod and here.site == there.site
+    if one_pod and here.leaf == there.leaf:
         return Level.LEAF
-    if here.pod == there.pod and here.site == there.site:
-        return Level.POD
-    return Level.ACROSS
+    if not (here.pod and there.pod):
+        return Level.UNKNOWN
+    return Level.POD if one_pod else Level.ACROSS
 
 
 def tree_topology(endpoints: Sequence[Endpoint], network: TreeNetwork) -> Topology:
-    """Build the links of a tree. An endpoint of Unknown leaf hangs under a leaf of its own."""
+    """Build the links of a tree. What has no known leaf hangs under a leaf of its own; so do leaves and pods."""
     links: list[Link] = []
 
     def add(name: str, bytes_per_s: float) -> int:
@@ -64,6 +67,7 @@ def tree_topology(endpoints: Sequence[Endpoint], network: TreeNetwork) -> Topolo
 
     leaf_of = [_leaf_name(e) for e in endpoints]
     pod_of = {_leaf_name(e): _pod_name(e) for e in endpoints}
+    plain_pod = {_pod_name(e): e.placement.pod for e in endpoints}
     leaf_bytes_per_s = {
         leaf: network.uplink_bytes_per_s.get(
             leaf,
@@ -76,7 +80,7 @@ def tree_topology(endpoints: Sequence[Endpoint], network: TreeNetwork) -> Topolo
     leaf_down = {leaf: add(f"leaf/{leaf}/down", rate) for leaf, rate in leaf_bytes_per_s.items()}
     pod_bytes_per_s = {
         pod: network.uplink_bytes_per_s.get(
-            pod,
+            plain_pod[pod],
             sum(rate for leaf, rate in leaf_bytes_per_s.items() if pod_of[leaf] == pod) / network.pod_oversubscription,
         )
         for pod in _names(pod_of[leaf] for leaf in leaf_bytes_per_s)
@@ -108,7 +112,11 @@ def _leaf_name(endpoint: Endpoint) -> str:
 
 
 def _pod_name(endpoint: Endpoint) -> str:
-    return endpoint.placement.pod if endpoint.placement.leaf else f"unknown:{endpoint.id}"
+    """A pod's name with its site's, because only together they say which pod it is."""
+    place = endpoint.placement
+    if not (place.leaf and place.pod):
+        return f"unknown:{_leaf_name(endpoint)}"
+    return f"{place.site}/{place.pod}" if place.site else place.pod
 
 
 def _names(names: Iterable[str]) -> list[str]:

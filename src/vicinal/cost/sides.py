@@ -1,0 +1,66 @@
+"""What goes into a decision table: per prefill endpoint, per decode endpoint, and per link of the network."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.topology.pathtable import PathTable
+
+Floats = NDArray[np.float64]
+
+Positions = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""Rows and columns of some entries of a matrix."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillSide:
+    """Per prefill endpoint (P,), in seconds; `slots` says which endpoints. `blocked` rows may not be used."""
+
+    slots: NDArray[np.intp]
+    blocked: NDArray[np.bool_]
+    cached_tokens: Floats
+    wait_s: Floats
+    compute_s: Floats
+    price_s: Floats
+    outstanding_tokens: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeSide:
+    """Per decode endpoint (D,). `local_*` price the plan where it prefills too; `local_blocked` rules that out."""
+
+    slots: NDArray[np.intp]
+    blocked: NDArray[np.bool_]
+    held_tokens: Floats
+    moved_bytes: Floats
+    ready_s: Floats
+    step_s: Floats
+    tpot_s: Floats
+    tpot_cost_s: Floats
+    price_s: Floats
+    outstanding_tokens: Floats
+    local_blocked: NDArray[np.bool_]
+    local_cached_tokens: Floats
+    local_wait_s: Floats
+    local_compute_s: Floats
+    local_price_s: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSide:
+    """Per link, (2, links + 1) in seconds per byte: with this transfer joined, and what it adds to those there.
+
+    `least_latency_s` is that of the shortest path to each decode endpoint (D,). `same` lists the pairs that are one
+    endpoint, as rows and columns.
+    """
+
+    paths: PathTable
+    link_s_per_byte: Floats
+    factor_by_level: Floats
+    least_latency_s: Floats
+    same: Positions
+
+    @property
+    def slowness_s_per_byte(self) -> Floats:
+        return np.asarray(self.link_s_per_byte[0])

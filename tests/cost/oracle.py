@@ -1,0 +1,165 @@
+"""The decision table once more, in plain Python, one pair at a time, from the formulas of the design.
+
+    ttft   = max(wait + compute + transfer, ready) + first step;  local: wait + compute
+    cost   = w_ttft [ttft + kappa max(0, ttft - objective)] + w_tpot n_out [tpot + kappa max(0, tpot - objective)]
+           + externality: compute x the price of prefill, what the batch and the flows of the path are slowed by
+
+It shares no code with vicinal.cost: it reads a `World`, whose figures it takes one by one.
+"""
+
+from tests.cost.worlds import NOW, World
+from vicinal.enginemodel.fit import Fit
+from vicinal.enginemodel.profiles import PROFILES
+from vicinal.topology.graph import Level
+
+Terms = dict[str, float]
+
+
+def pair(world: World, source: int, target: int, prefill_done: bool = False) -> Terms:
+    """The terms of prefill on slot `source` and decode on another, `target`, and their "total"."""
+    request, service, view = world.request, world.request.service, world.view
+    flows, rates = view.link_flows, world.topology.bytes_per_s
+    wait_s = compute_s = 0.0
+    if not prefill_done:
+        wait_s = float(view.wait_prefill_s[source])
+        compute_s = _compute_s(world, source)
+    path = world.topology.path(source, target)
+    moved_bytes = (request.prompt_tokens - _reused_tokens(world, target)) * world.endpoints[target].kv_bytes_per_token
+    slowest = added = 0.0
+    for link in path.links:
+        slowest = max(slowest, (1 + float(flows[link])) / float(rates[link]))
+        added = max(added, float(flows[link]) / float(rates[link]))
+    transfer_s = path.latency_s + moved_bytes * slowest * _factor(world, path.level)
+    tpot_s = _tpot_s(world, target)
+    ready_s = _ready_s(world, target, tpot_s)
+    ttft_s = max(wait_s + compute_s + transfer_s, ready_s) + tpot_s
+    return _totalled(
+        {
+            "wait_prefill": wait_s,
+            "compute_prefill": compute_s,
+            "transfer_kv": transfer_s,
+            "decode_ready": ready_s,
+            "first_step": tpot_s,
+            "ttft": ttft_s,
+            "tpot": tpot_s,
+            "ttft_cost": _ttft_cost_s(world, ttft_s),
+            "tpot_cost": _tpot_cost_s(world, tpot_s),
+            "prefill_price": world.model.price.seconds_per_second * compute_s,
+            "decode_price": _decode_price_s(world, target),
+            "link_price": service.ttft_weight * moved_bytes * added,
+        }
+    )
+
+
+def local(world: World, slot: int) -> Terms:
+    """The terms of both phases on `slot`: nothing moves, and every sequence there waits while it prefills."""
+    wait_s, compute_s = float(world.view.wait_prefill_s[slot]), _compute_s(world, slot)
+    tpot_s = _tpot_s(world, slot)
+    per_s = float(world.view.decode_sequences[slot])
+    if world.endpoints[slot].role.prefills:
+        per_s += world.model.price.seconds_per_second
+    return _totalled(
+        {
+            "wait_prefill": wait_s,
+            "compute_prefill": compute_s,
+            "ttft": wait_s + compute_s,
+            "tpot": tpot_s,
+            "ttft_cost": _ttft_cost_s(world, wait_s + compute_s),
+            "tpot_cost": _tpot_cost_s(world, tpot_s),
+            "prefill_price": per_s * compute_s,
+            "decode_price": _decode_price_s(world, slot),
+        }
+    )
+
+
+def rows(world: World) -> dict[tuple[int, int], Terms]:
+    """Every row that may be taken, by (prefill slot, decode slot); a local one has the same slot twice."""
+    masks, found = world.masks, {}
+    for target, there in enumerate(world.endpoints):
+        if not there.role.decodes:
+            continue
+        if not masks.local_blocked[target]:
+            found[target, target] = local(world, target)
+        if masks.decode_blocked[target]:
+            continue
+        for source, here in enumerate(world.endpoints):
+            if here.role.prefills and source != target and not masks.prefill_blocked[source]:
+                found[source, target] = pair(world, source, target)
+    return found
+
+
+def objective_s(world: World) -> float:
+    service, n = world.request.service, world.request.prompt_tokens
+    unloaded_s = [_prefill_s(_fit(world, slot), n, 0) for slot, e in enumerate(world.endpoints) if e.role.prefills]
+    return max(service.ttft_floor_s, service.ttft_factor * min(unloaded_s, default=0.0))
+
+
+def _totalled(terms: Terms) -> Terms:
+    parts = ("ttft_cost", "tpot_cost", "prefill_price", "decode_price", "link_price")
+    return terms | {"total": sum(terms.get(name, 0.0) for name in parts)}
+
+
+def _fit(world: World, slot: int) -> Fit:
+    return PROFILES[world.endpoints[slot].profile]
+
+
+def _prefill_s(fit: Fit, n: int, cached: int) -> float:
+    a, b, c = fit.prefill_base_s, fit.prefill_s_per_token, fit.prefill_s_per_pair
+    return a + b * (n - cached) + c * (n - cached) * (n + cached) / 2
+
+
+def _reused_tokens(world: World, slot: int) -> int:
+    """Whole cached blocks, and never the prompt's last token."""
+    blocks = int(world.cached[slot])
+    while blocks * world.request.block_tokens >= world.request.prompt_tokens:
+        blocks -= 1
+    return blocks * world.request.block_tokens
+
+
+def _compute_s(world: World, slot: int) -> float:
+    return _prefill_s(_fit(world, slot), world.request.prompt_tokens, _reused_tokens(world, slot))
+
+
+def _own_context(world: World) -> float:
+    """The context of this request, on average over its answer."""
+    return world.request.prompt_tokens + world.request.expected_output_tokens / 2
+
+
+def _tpot_s(world: World, slot: int) -> float:
+    fit, view = _fit(world, slot), world.view
+    context = float(view.decode_context_tokens[slot]) + _own_context(world)
+    sequences = float(view.decode_sequences[slot]) + 1
+    return fit.step_base_s + fit.step_s_per_sequence * sequences + fit.step_s_per_context_token * context
+
+
+def _decode_price_s(world: World, slot: int) -> float:
+    """Each sequence there runs slower by what this one adds to a step, for as many steps as it stays."""
+    fit = _fit(world, slot)
+    slower_s = fit.step_s_per_sequence + fit.step_s_per_context_token * _own_context(world)
+    steps = world.request.expected_output_tokens * world.request.service.tpot_weight
+    return steps * float(world.view.decode_sequences[slot]) * slower_s
+
+
+def _ready_s(world: World, slot: int, tpot_s: float) -> float:
+    tokens, block = (
+        world.request.prompt_tokens + world.request.expected_output_tokens,
+        world.endpoints[slot].block_tokens,
+    )
+    need, free, in_use = -(-tokens // block), float(world.view.free_blocks[slot]), float(world.view.blocks_in_use[slot])
+    if need <= free or in_use == 0:
+        return 0.0
+    return min((need - free) / max(in_use, 1.0), 1.0) * world.request.expected_output_tokens * tpot_s
+
+
+def _ttft_cost_s(world: World, ttft_s: float) -> float:
+    service = world.request.service
+    return service.ttft_weight * (ttft_s + service.miss_factor * max(0.0, ttft_s - objective_s(world)))
+
+
+def _tpot_cost_s(world: World, tpot_s: float) -> float:
+    service, n_out = world.request.service, world.request.expected_output_tokens
+    return service.tpot_weight * n_out * (tpot_s + service.miss_factor * max(0.0, tpot_s - service.tpot_objective_s))
+
+
+def _factor(world: World, level: Level) -> float:
+    return float(world.model.speeds.factors(NOW)[level])
