@@ -97,7 +97,7 @@ def test_age_counts_from_the_scrape_and_is_never_negative() -> None:
 def test_lost_until_it_reports_again() -> None:
     made = reports()
     take(made, 1.0)
-    made.lose(0)
+    made.lose(0, 0.0)
     assert not made.table[0]["reachable"]
     take(made, 2.0)
     assert made.table[0]["reachable"]

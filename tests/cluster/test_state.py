@@ -43,7 +43,7 @@ def test_lost_is_not_usable_until_it_reports() -> None:
         for e in racks(1, 1, 1):
             made.apply_report(report(e.id, at_s))
         assert made.view(at_s).usable.all()
-        made.lose(EndpointId("r1-p1"))
+        made.lose(EndpointId("r1-p1"), 0.0)
         assert made.view(at_s).usable.tolist() == [False, True]
 
 
@@ -115,7 +115,7 @@ def test_a_newcomer_in_an_old_slot_starts_unknown() -> None:
 def test_facts_about_strangers_to_the_fleet_are_passed_over() -> None:
     made = state([endpoint("a", Role.BOTH)])
     made.apply_report(report(EndpointId("ghost"), 1.0))
-    made.lose(EndpointId("ghost"))
+    made.lose(EndpointId("ghost"), 0.0)
     made.apply_blocks(BlocksCleared(EndpointId("ghost"), 1, 1, "reset"), 1.0)
     assert made.view(1.0).usable.tolist() == [False]
     assert made.events_s.tolist() == [-np.inf]
@@ -154,7 +154,7 @@ def test_a_view_never_shows_what_was_before_the_last_event() -> None:
     for at_s in (1.0, 2.0):
         made.apply_report(report(EndpointId("b"), at_s, waiting=3))
     after([True, True], [2.0, 0.0], [0.0, 1.5])
-    made.lose(EndpointId("a"))
+    made.lose(EndpointId("a"), 0.0)
     after([False, True], [2.0, 0.0], [0.0, 1.5])
     made.change_fleet([endpoint("b", Role.PREFILL)])
     after([False, True], [0.0, 0.0], [0.0, 1.5])

@@ -17,7 +17,7 @@ Terms = dict[str, float]
 
 def pair(world: World, source: int, target: int, prefill_done: bool = False) -> Terms:
     """The terms of prefill on slot `source` and decode on another, `target`, and their "total"."""
-    request, service, view = world.request, world.request.service, world.view
+    request, view = world.request, world.view
     flows, rates = view.link_flows, world.topology.bytes_per_s
     wait_s = compute_s = 0.0
     if not prefill_done:
@@ -32,21 +32,22 @@ def pair(world: World, source: int, target: int, prefill_done: bool = False) -> 
     transfer_s = path.latency_s + moved_bytes * slowest * _factor(world, path.level)
     tpot_s = _tpot_s(world, target)
     ready_s = _ready_s(world, target, tpot_s)
-    ttft_s = max(wait_s + compute_s + transfer_s, ready_s) + tpot_s
+    first_step_s = tpot_s + _under_way_s(world, target) / 2
+    ttft_s = max(wait_s + compute_s + transfer_s, ready_s) + first_step_s
     return _totalled(
         {
             "wait_prefill": wait_s,
             "compute_prefill": compute_s,
             "transfer_kv": transfer_s,
             "decode_ready": ready_s,
-            "first_step": tpot_s,
+            "first_step": first_step_s,
             "ttft": ttft_s,
             "tpot": tpot_s,
             "ttft_cost": _ttft_cost_s(world, ttft_s),
             "tpot_cost": _tpot_cost_s(world, tpot_s),
-            "prefill_price": world.model.price.seconds_per_second * compute_s,
+            "prefill_price": (_price(world) + float(view.decode_sequences[source])) * compute_s,
             "decode_price": _decode_price_s(world, target),
-            "link_price": service.ttft_weight * moved_bytes * added,
+            "link_price": moved_bytes * added,
         }
     )
 
@@ -57,7 +58,7 @@ def local(world: World, slot: int) -> Terms:
     tpot_s = _tpot_s(world, slot)
     per_s = float(world.view.decode_sequences[slot])
     if world.endpoints[slot].role.prefills:
-        per_s += world.model.price.seconds_per_second
+        per_s += _price(world)
     return _totalled(
         {
             "wait_prefill": wait_s,
@@ -120,6 +121,21 @@ def _compute_s(world: World, slot: int) -> float:
     return _prefill_s(_fit(world, slot), world.request.prompt_tokens, _reused_tokens(world, slot))
 
 
+def _price(world: World) -> float:
+    """The price of prefill, posted for the mean wait over all endpoints that prefill."""
+    waits = [float(world.view.wait_prefill_s[slot]) for slot, e in enumerate(world.endpoints) if e.role.prefills]
+    return world.model.price.posted(sum(waits) / len(waits) if waits else 0.0, NOW)
+
+
+def _under_way_s(world: World, slot: int) -> float:
+    """The step that the batch there is in: a newcomer joins when it ends."""
+    fit, view = _fit(world, slot), world.view
+    sequences, context = float(view.decode_sequences[slot]), float(view.decode_context_tokens[slot])
+    if not sequences:
+        return 0.0
+    return fit.step_base_s + fit.step_s_per_sequence * sequences + fit.step_s_per_context_token * context
+
+
 def _own_context(world: World) -> float:
     """The context of this request, on average over its answer."""
     return world.request.prompt_tokens + world.request.expected_output_tokens / 2
@@ -136,8 +152,7 @@ def _decode_price_s(world: World, slot: int) -> float:
     """Each sequence there runs slower by what this one adds to a step, for as many steps as it stays."""
     fit = _fit(world, slot)
     slower_s = fit.step_s_per_sequence + fit.step_s_per_context_token * _own_context(world)
-    steps = world.request.expected_output_tokens * world.request.service.tpot_weight
-    return steps * float(world.view.decode_sequences[slot]) * slower_s
+    return world.request.expected_output_tokens * float(world.view.decode_sequences[slot]) * slower_s
 
 
 def _ready_s(world: World, slot: int, tpot_s: float) -> float:

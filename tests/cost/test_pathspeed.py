@@ -23,7 +23,7 @@ def test_a_path_that_fell_back_to_tcp_alarms_within_a_few_transfers_and_once() -
         alarms.append(speeds.observe(Level.POD, 0.1, 5.0, now=n * 1.0))
         factors.append(speeds.factors(n * 1.0)[Level.POD])
     assert factors == sorted(factors)
-    assert factors[-1] > 30
+    assert factors[-1] > 25
     rung = [n for n, alarm in enumerate(alarms) if alarm is not None]
     assert len(rung) == 1
     assert rung[0] < 4

@@ -1,4 +1,4 @@
-"""The posted price of prefill: mean wait over mean service, the recent ones first."""
+"""The posted price of prefill: the number waiting per server, the recent ones first."""
 
 import math
 
@@ -6,52 +6,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vicinal.cost.price import PrefillPrice
+from vicinal.cost.price import SERVICE_GAIN, PrefillPrice
 
 pytestmark = pytest.mark.mission("C6")
 
 SECONDS = st.floats(0.001, 100.0)
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=1, max_size=20))
-def test_at_one_moment_it_is_mean_wait_over_mean_service(seen: list[tuple[float, float]]) -> None:
-    price = PrefillPrice()
-    for wait_s, service_s in seen:
-        price.observe(wait_s, service_s, now=7.0)
-    waits, services = zip(*seen, strict=True)
-    assert price.seconds_per_second == pytest.approx(sum(waits) / sum(services))
-    assert price.mean_service_s == pytest.approx(sum(services) / len(services))
-
-
-@settings(deadline=None, max_examples=100)
-@given(st.lists(st.tuples(SECONDS, SECONDS, st.floats(0.0, 60.0)), min_size=1, max_size=20))
-def test_older_observations_weigh_less(seen: list[tuple[float, float, float]]) -> None:
-    price, now, at = PrefillPrice(horizon_s=30.0), 0.0, []
-    for wait_s, service_s, after_s in seen:
-        now += after_s
-        price.observe(wait_s, service_s, now)
-        at.append(now)
-    weights = [math.exp((time_s - now) / 30.0) for time_s in at]
-    wait = sum(w * s[0] for w, s in zip(weights, seen, strict=True))
-    service = sum(w * s[1] for w, s in zip(weights, seen, strict=True))
-    assert price.seconds_per_second == pytest.approx(wait / service)
-    assert price.mean_service_s == pytest.approx(service / sum(weights))
-
-
 def test_nobody_is_delayed_before_anything_was_seen() -> None:
-    price = PrefillPrice()
-    assert (price.seconds_per_second, price.mean_service_s) == (0.0, 0.0)
+    assert PrefillPrice().posted(5.0, 1.0) == 0.0
 
 
-def test_a_rush_raises_it_and_quiet_lowers_it() -> None:
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(SECONDS, SECONDS, st.floats(0.0, 60.0)), min_size=1, max_size=20), st.floats(0.0, 100.0))
+def test_it_is_the_mean_number_waiting_with_weights_that_fade(
+    seen: list[tuple[float, float, float]], later_s: float
+) -> None:
+    price, now, service_s, waiting = PrefillPrice(horizon_s=30.0), 0.0, 0.0, 0.0
+    for n, (wait_s, took_s, after_s) in enumerate(seen):
+        now += after_s
+        price.observe(wait_s, took_s, now)
+        service_s += (SERVICE_GAIN if n else 1.0) * (took_s - service_s)
+        kept = math.exp(-after_s / 30.0) if n else 0.0
+        waiting = kept * waiting + (1.0 - kept) * wait_s / service_s
+    assert price.mean_service_s == pytest.approx(service_s)
+    kept = math.exp(-later_s / 30.0)
+    assert price.posted(7.0, now + later_s) == pytest.approx(kept * waiting + (1 - kept) * 7.0 / service_s)
+
+
+def test_a_rush_raises_it_and_quiet_lowers_it_without_a_dispatch() -> None:
     price = PrefillPrice(horizon_s=10.0)
-    for n in range(20):
-        price.observe(0.0, 1.0, n * 1.0)
-    assert price.seconds_per_second == 0.0
-    for n in range(20, 60):
+    price.observe(0.0, 1.0, 0.0)
+    for n in range(1, 60):
         price.observe(4.0, 1.0, n * 1.0)
-    assert price.seconds_per_second == pytest.approx(4.0, rel=0.05)
-    for n in range(60, 120):
-        price.observe(0.0, 1.0, n * 1.0)
-    assert price.seconds_per_second < 0.05
+    assert price.posted(4.0, 60.0) == pytest.approx(4.0, rel=0.05)
+    assert price.posted(0.0, 110.0) < 0.05

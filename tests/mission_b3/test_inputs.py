@@ -190,7 +190,7 @@ ENDPOINT_CASES = [
     ),
     Case(
         "health: it does not answer",
-        {Rule.UNHEALTHY},
+        {Rule.UNREACHABLE},
         lambda made: made.handle(EndpointUnreachable(P1, "timeout"), NOW - 1),
         avoided=P1,
     ),

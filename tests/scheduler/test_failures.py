@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.builders import racks, request, tokens
+from tests.builders import racks, report, request, tokens
 from tests.scheduler.play import Play, every, idle, kinds, only
 from vicinal.domain.effects import Answer, Cancel, Dispatch, Record, RecordObservation, Warn
-from vicinal.domain.events import FirstToken, LegFailed, PrefillDone, RequestFinished
-from vicinal.domain.ids import RequestId
+from vicinal.domain.events import EndpointReported, FirstToken, LegFailed, PrefillDone, RequestFinished
+from vicinal.domain.ids import EndpointId, RequestId
 from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Leg
 from vicinal.domain.verdict import Rule
@@ -28,7 +28,7 @@ def test_a_failed_prefill_is_planned_again_elsewhere() -> None:
     assert sent.endpoint != first
     decision = only(Record, again).decision
     assert decision.attempt == 2
-    assert {v.endpoint: v.rule for v in decision.verdicts} == {first: Rule.UNHEALTHY}
+    assert {v.endpoint: v.rule for v in decision.verdicts} == {first: Rule.TRIED}
 
 
 def test_an_endpoint_that_failed_a_request_is_not_tried_again_even_when_it_is_back() -> None:
@@ -158,16 +158,35 @@ def test_a_repeated_event_changes_nothing() -> None:
     assert play.feed(RequestFinished(A, 1, 10)) == []
 
 
-def test_when_nobody_can_decode_any_more_the_prefill_is_void() -> None:
+def test_when_nobody_can_decode_any_more_the_prefill_is_void_and_the_request_waits() -> None:
     play = Play(racks(1, 1, 1))
     play.arrive(request("a"))
     play.unreachable("r1-d1")
     ended = play.prefilled("a", 0.5)
-    assert kinds(ended) == ["Cancel", "Answer", "RecordObservation"]
+    assert kinds(ended) == ["Cancel"]
     assert only(Cancel, ended).attempt == 1
-    outcome = only(Answer, ended).outcome
-    assert (outcome.ending.http_status, outcome.retry_after_s is not None) == (503, True)
-    assert idle(play)
+    assert play.scheduler.requests[A].state is State.HELD
+    again = only(Dispatch, play.reported("r1-d1", 0.5))
+    assert (again.attempt, again.leg) == (2, Leg.PREFILL)
+
+
+def test_a_fleet_that_fails_for_a_moment_refuses_nobody() -> None:
+    """An endpoint that answered a heartbeat ago is likely to answer again: who arrives meanwhile waits for that."""
+    play = Play(racks(1, 1, 1))
+    for one in ("r1-p1", "r1-d1"):
+        play.unreachable(one)
+    assert play.arrive(request("a"), 0.1) == []
+    play.reported("r1-p1", 0.1)
+    assert only(Dispatch, play.reported("r1-d1")).request_id == "a"
+
+
+def test_a_report_from_before_a_failure_revives_nobody() -> None:
+    play = Play(racks(1, 1, 1))
+    before = play.now
+    play.unreachable("r1-p1", 1.0)
+    play.feed(EndpointReported(report(EndpointId("r1-p1"), before + 0.5)))
+    assert play.arrive(request("a")) == []
+    assert only(Dispatch, play.reported("r1-p1", 0.1)).request_id == "a"
 
 
 @pytest.mark.mission("B14")

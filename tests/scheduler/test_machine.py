@@ -88,7 +88,8 @@ class Interleavings(RuleBasedStateMachine):
                     assert request_id in self.arrived
         assert all(count == 1 for count in self.endings.values())
         alarm = self.play.scheduler.next_alarm()
-        assert (alarm is None) == (len(self.play.scheduler.holding) == 0)
+        scheduler = self.play.scheduler
+        assert (alarm is None) == (len(scheduler.holding) == 0 and scheduler.unseen.next_s() is None)
 
     @rule(
         tokens_=st.integers(1, 1_600),

@@ -18,6 +18,7 @@ _FIELDS = np.dtype(
     [
         ("reported_s", np.float64),
         ("reachable", np.bool_),
+        ("lost_s", np.float64),
         ("waiting", np.float64),
         ("running", np.float64),
         ("kv_usage", np.float64),
@@ -28,7 +29,7 @@ _FIELDS = np.dtype(
         ("seen_blocks", np.float64),
     ]
 )
-_SILENT = np.array((-np.inf, False, np.nan, np.nan, np.nan, np.nan, 0.0, 0.0, 0.0, 0.0), dtype=_FIELDS)
+_SILENT = np.array((-np.inf, False, -np.inf, np.nan, np.nan, np.nan, np.nan, 0.0, 0.0, 0.0, 0.0), dtype=_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,10 @@ class Reports:
     def take(self, slot: int, report: EndpointReport, own_requests: float, own_blocks: float, kv_blocks: float) -> None:
         """Take in a report. `own_*` is what the ledger had on that slot when the report came.
 
-        A report that was overtaken by a later one says nothing any more.
+        A report that was overtaken by a later one, or by a failure, says nothing any more.
         """
         row = self.table[slot]
-        if report.scraped_s < row["reported_s"]:
+        if report.scraped_s < row["reported_s"] or report.scraped_s < row["lost_s"]:
             return
         self._said = None
         row["reported_s"] = report.scraped_s
@@ -93,9 +94,10 @@ class Reports:
             row["foreign_blocks"] = min(extra, row["seen_blocks"])
             row["seen_blocks"] = extra
 
-    def lose(self, slot: int) -> None:
+    def lose(self, slot: int, now: float) -> None:
         """The endpoint did not answer: it takes no new work until it reports again."""
         self.table[slot]["reachable"] = False
+        self.table[slot]["lost_s"] = now
         self._said = None
 
     def ages_s(self, now: float) -> NDArray[np.float64]:

@@ -78,6 +78,11 @@ class ClusterState:
         links = self.topology.path(source, target).links
         self.ledger.start_transfer(owner, Transfer(source, target, links, kv_bytes))
 
+    def assume_strangers(self, prefill_s: float, context_tokens: float) -> None:
+        """What a stranger's request is like, until our own requests tell."""
+        self.mean_prefill_s = self.mean_prefill_s or prefill_s
+        self.mean_context_tokens = self.mean_context_tokens or context_tokens
+
     def slot(self, endpoint: EndpointId) -> int | None:
         return self.fleet.slots.get(endpoint)
 
@@ -100,10 +105,10 @@ class ClusterState:
             self.engine_blocks.apply(slot, event)
             self.events_s[slot] = now
 
-    def lose(self, endpoint: EndpointId) -> None:
+    def lose(self, endpoint: EndpointId, now: float) -> None:
         slot = self.slot(endpoint)
         if slot is not None:
-            self.reports.lose(slot)
+            self.reports.lose(slot, now)
 
     def view(self, now: float) -> View:
         fleet, ledger, said = self.fleet, self.ledger, self.reports.said
@@ -113,10 +118,12 @@ class ClusterState:
         ages_s = self.reports.ages_s(now)
         in_use = ledger.blocks_reserved + said.foreign_blocks
         margin = fleet.kv_blocks * self.freshness.hbm_margin_share(ages_s)
+        known = self.freshness.known(ages_s)
         return View(
             now_s=now,
             fleet=fleet,
-            usable=strangers.answering & self.freshness.known(ages_s),
+            known=known,
+            usable=strangers.answering & known,
             wait_prefill_s=ledger.wait_s(now) + strangers.prefills * self.mean_prefill_s,
             outstanding_prefill_tokens=ledger.prefill_tokens,
             outstanding_decode_tokens=ledger.decode_tokens,

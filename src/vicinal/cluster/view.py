@@ -18,7 +18,8 @@ Floats = NDArray[np.float64]
 class View:
     """Per slot unless said otherwise.
 
-    `usable`: active, reachable, and its report is not Unknown. `wait_prefill_s`: until new prefill work would begin.
+    `known`: its last report is not Unknown. `usable`: known, active and reachable.
+    `wait_prefill_s`: until new prefill work would begin.
     `decode_sequences` and `decode_context_tokens`: the batch that a newcomer would join, pencilled ones and strangers
     included. `free_blocks`: HBM that can be promised, after reservations, strangers and the safety margin.
     `outstanding_*_tokens`: predicted tokens not done yet, by phase: the measure of "the emptiest GPU".
@@ -27,6 +28,7 @@ class View:
 
     now_s: float
     fleet: Fleet
+    known: NDArray[np.bool_]
     usable: NDArray[np.bool_]
     wait_prefill_s: Floats
     outstanding_prefill_tokens: Floats

@@ -1,8 +1,12 @@
 """Fills the decision table: facts of the fleet, the view of the moment and the request go in, seconds come out.
 
-B3 of the mission, input by input: utilisation, queue and batch through the waits and the step time; HBM through
-`ready`; the network through paths and flows; KV location through cached and held tokens; model, role, health and
-headroom through the masks (scheduler/filters.py); lengths, priority class and tenant through the request.
+What is read, by the mission's list (B3): queue and batch through the waits and the step time; HBM through `ready`; the
+network through paths and flows; KV location through cached and held tokens; model, role, health and headroom through
+the masks (scheduler/filters.py); lengths and service class through the request.
+
+What a plan costs others is in their seconds, so the requesting class's weights do not scale it: a batch request in the
+way of interactive ones delays them as much as any other. Prefill on an endpoint that decodes stalls its batch for as
+long as it computes; that is part of the price on every endpoint, and nothing where nobody decodes.
 """
 
 from collections.abc import Callable
@@ -23,6 +27,9 @@ from vicinal.topology.graph import Topology
 from vicinal.topology.pathtable import PathTable, path_table
 
 Mask = NDArray[np.bool_]
+
+USUAL_PROMPT_TOKENS = 2048
+"""A prompt of a stranger, before any of our own was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +98,25 @@ class CostModel:
             raise RuntimeError("CostModel.rebuild has not been called: no fleet is known")
         return self._pools
 
+    def usual_prefill_s(self) -> float:
+        """Seconds that a stranger's prefill takes, before any of our own was seen; the slowest profile's."""
+        return max((fit.prefill_s(USUAL_PROMPT_TOKENS, 0) for fit in self.pools.distinct_fits), default=0.0)
+
+    def posted_price(self, view: View) -> float:
+        """Seconds that one second of prefill costs the others, as of this view."""
+        waits_s = view.wait_prefill_s[self.pools.prefill_slots]
+        return self.price.posted(float(waits_s.mean()) if len(waits_s) else 0.0, view.now_s)
+
+    def sent_off(self, waits_s: Floats, service_s: float, now: float) -> None:
+        """A prefill of `service_s` is sent off, while newcomers would wait for `waits_s`, per slot."""
+        pool = waits_s[self.pools.prefill_slots]
+        self.price.observe(float(pool.mean()) if len(pool) else 0.0, service_s, now)
+
     def table(self, request: Request, view: View, cached_blocks: NDArray[np.int32], masks: Masks) -> Table:
         """Price all plans for a request that arrives now. `cached_blocks` is per slot, contiguous from the root."""
         pools = self.pools
         slots = pools.prefill_slots
+        price = self.posted_price(view)
         cached = reusable_tokens(request, cached_blocks)
         compute_s = pools.fit.prefill_s(float(request.prompt_tokens), cached)
         of_prefill_s = compute_s[slots]
@@ -104,10 +126,10 @@ class CostModel:
             cached_tokens=cached[slots],
             wait_s=view.wait_prefill_s[slots],
             compute_s=of_prefill_s,
-            price_s=self.price.seconds_per_second * of_prefill_s,
+            price_s=(price + view.decode_sequences[slots]) * of_prefill_s,
             outstanding_tokens=view.outstanding_prefill_tokens[slots],
         )
-        decode = self._decode_side(request, view, cached, compute_s, masks)
+        decode = self._decode_side(request, view, cached, compute_s, masks, price)
         return Table(prefill, decode, self._network(view), request.service, self._objective_s(request), view)
 
     def decode_table(
@@ -129,7 +151,7 @@ class CostModel:
             outstanding_tokens=view.outstanding_prefill_tokens[[prefill_slot]],
         )
         nowhere = Masks(masks.prefill_blocked, masks.decode_blocked, np.ones_like(masks.local_blocked))
-        decode = self._decode_side(request, view, cached, compute_s, nowhere)
+        decode = self._decode_side(request, view, cached, compute_s, nowhere, 0.0)
         network = self._network(view)
         paths = network.paths
         network = replace(
@@ -149,7 +171,7 @@ class CostModel:
         return Table(prefill, decode, network, request.service, self._objective_s(request), view)
 
     def _decode_side(
-        self, request: Request, view: View, reusable: Floats, prefill_s: Floats, masks: Masks
+        self, request: Request, view: View, reusable: Floats, prefill_s: Floats, masks: Masks, price: float
     ) -> DecodeSide:
         """`reusable` tokens of the prompt and `prefill_s` to compute the rest are per slot."""
         pools = self.pools
@@ -159,10 +181,12 @@ class CostModel:
         held = reusable[slots]
         sequences = view.decode_sequences[slots]
         own_context = request.prompt_tokens + request.expected_output_tokens / 2
-        tpot_s = fit.step_s(sequences + 1, view.decode_context_tokens[slots] + own_context)
+        context = view.decode_context_tokens[slots]
+        drag_s = fit.step_s_per_sequence + fit.step_s_per_context_token * own_context
+        under_way_s = fit.step_s(sequences, context)
+        tpot_s = under_way_s + drag_s
         late_s = np.maximum(tpot_s - service.tpot_objective_s, 0.0)
         steps = service.tpot_weight * request.expected_output_tokens
-        drag_s = fit.step_s_per_sequence + fit.step_s_per_context_token * own_context
         compute_s = prefill_s[slots]
         return DecodeSide(
             slots=slots,
@@ -170,16 +194,16 @@ class CostModel:
             held_tokens=held,
             moved_bytes=(request.prompt_tokens - held) * pools.kv_bytes_per_token,
             ready_s=self._ready_s(request, view, tpot_s),
-            step_s=tpot_s,
+            step_s=tpot_s + np.where(sequences > 0, under_way_s / 2, 0.0),
             tpot_s=tpot_s,
             tpot_cost_s=steps * (tpot_s + service.miss_factor * late_s),
-            price_s=(steps * sequences) * drag_s,
+            price_s=(request.expected_output_tokens * sequences) * drag_s,
             outstanding_tokens=view.outstanding_decode_tokens[slots],
             local_blocked=masks.local_blocked[slots],
             local_cached_tokens=held,
             local_wait_s=view.wait_prefill_s[slots],
             local_compute_s=compute_s,
-            local_price_s=(self.price.seconds_per_second * pools.also_prefills + sequences) * compute_s,
+            local_price_s=(price * pools.also_prefills + sequences) * compute_s,
         )
 
     def _ready_s(self, request: Request, view: View, tpot_s: Floats) -> Floats:

@@ -36,12 +36,12 @@ class PathSpeeds:
         """Learn from a transfer. Returns the factor when it has just risen past the alarm, else None.
 
         `predicted_s` is what the links alone promised, without this factor. A ratio is learned in logarithms and
-        within 1/4 to 64, so that one odd transfer does not hide or make a fall-back.
+        within 1/4 to 36, so that one odd transfer neither hides nor makes a fall-back.
         """
         if predicted_s < self._least_s:
             return None
         before = float(self.factors(now)[level])
-        ratio = min(max(seen_s / predicted_s, 0.25), 64.0)
+        ratio = min(max(seen_s / predicted_s, 0.25), 36.0)
         current = math.log(before)
         self._log_factor[level] = current + self._gain * (math.log(ratio) - current)
         self._updated_s[level] = now

@@ -4,36 +4,42 @@ Under first come, first served, work put in front of a server delays all that ar
 many as it finds waiting itself. So the price of one second is the mean number waiting per server, and by Little's law
 that is mean queue wait over mean service. Greedy choice spends shared seconds of compute (cache misses) to save one
 request's waiting, and is worst near the knee; paying this price cures it and costs nothing below
-(references: the pricing experiment in docs/decisions/0002-prices.md).
+(docs/decisions/0002-prices.md).
 """
 
 import math
 from dataclasses import dataclass
 
+SERVICE_GAIN = 0.02
+
 
 @dataclass(slots=True)
 class PrefillPrice:
-    """Means over a pool, decaying with time: an observation `age_s` old weighs exp(-age / horizon)."""
+    """The number waiting per server, averaged over time with weights that fade by exp(-age / horizon).
+
+    The wait is the mean over the whole pool at one moment, not that of the server that was chosen: a policy that avoids
+    queues would otherwise never see one. `mean_service_s` is over the latest prefills, about fifty of them.
+    """
 
     horizon_s: float = 30.0
-    _weight: float = 0.0
-    _wait_sum_s: float = 0.0
-    _service_sum_s: float = 0.0
-    _updated_s: float = 0.0
+    mean_service_s: float = 0.0
+    _waiting: float = 0.0
+    _updated_s: float = -math.inf
 
-    def observe(self, wait_s: float, service_s: float, now: float) -> None:
-        """Take in one dispatch: the wait it is to meet, and the compute it takes."""
-        fade = math.exp(-max(0.0, now - self._updated_s) / self.horizon_s)
-        self._weight = self._weight * fade + 1.0
-        self._wait_sum_s = self._wait_sum_s * fade + wait_s
-        self._service_sum_s = self._service_sum_s * fade + service_s
+    def posted(self, pool_wait_s: float, now: float) -> float:
+        """Seconds per second, while a server of the pool makes newcomers wait for `pool_wait_s` on average.
+
+        Before any prefill was seen nobody waits, so nobody is delayed.
+        """
+        if self.mean_service_s <= 0.0:
+            return 0.0
+        waiting = pool_wait_s / self.mean_service_s
+        age_s = max(0.0, now - self._updated_s)
+        return waiting + (self._waiting - waiting) * math.exp(-age_s / self.horizon_s)
+
+    def observe(self, pool_wait_s: float, service_s: float, now: float) -> None:
+        """A prefill of `service_s` is sent off, while the pool's mean wait is `pool_wait_s`."""
+        gain = SERVICE_GAIN if self.mean_service_s > 0.0 else 1.0
+        self.mean_service_s += gain * (service_s - self.mean_service_s)
+        self._waiting = self.posted(pool_wait_s, now)
         self._updated_s = now
-
-    @property
-    def seconds_per_second(self) -> float:
-        """The price. Before anything was observed nobody waits, so nobody is delayed."""
-        return self._wait_sum_s / self._service_sum_s if self._service_sum_s > 0.0 else 0.0
-
-    @property
-    def mean_service_s(self) -> float:
-        return self._service_sum_s / self._weight if self._weight > 0.0 else 0.0

@@ -109,7 +109,7 @@ class Table:
         slowness, crowding = np.maximum.reduce(network.link_s_per_byte.take(links, axis=1), axis=1)
         moved_bytes = decode.moved_bytes[j]
         transfer_s = latency_s + moved_bytes * (slowness * network.factor_by_level.take(level))
-        link_price_s = (self.service.ttft_weight * moved_bytes) * crowding
+        link_price_s = moved_bytes * crowding
         ttft_s = np.maximum(self.start_s[i] + transfer_s, decode.ready_s[j]) + decode.step_s[j]
         total_s = self.ttft_cost_s(ttft_s) + link_price_s + self.of_prefill_s[i] + self.of_decode_s[j]
         return Priced(transfer_s, link_price_s, ttft_s, total_s)

@@ -13,13 +13,18 @@ class Rule(StrEnum):
     TOO_LONG = "too_long"
     UNHEALTHY = "unhealthy"
     TRIED = "tried"
+    UNREACHABLE = "unreachable"
     HEADROOM = "headroom"
     SEQUENCES = "sequences"
 
     @property
     def passing(self) -> bool:
-        """True when waiting can cure it: other requests finish and leave room."""
-        return self in (Rule.HEADROOM, Rule.SEQUENCES)
+        """True when waiting can cure it: requests finish and leave room, or an endpoint that failed reports again."""
+        return self in (Rule.UNREACHABLE, *FULL)
+
+
+FULL = (Rule.HEADROOM, Rule.SEQUENCES)
+"""The rules that leave an endpoint out because of what it has to do already."""
 
 
 @dataclass(frozen=True, slots=True)

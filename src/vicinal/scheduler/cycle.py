@@ -120,7 +120,7 @@ class Cycle:
             pairs_considered=table.rows_usable,
             verdicts=out.verdicts(),
             inputs=self._inputs(view, prefill_slot, decode_slot),
-            prefill_price_s_per_s=self._cost.price.seconds_per_second,
+            prefill_price_s_per_s=self._cost.posted_price(view),
             queue_length=queue_length,
             worker_queue_length=float(view.prefill_count[prefill_slot] + view.foreign_requests[prefill_slot]),
             gpu_hbm_available_tokens=int(
@@ -213,7 +213,7 @@ def _with_full_ones(out: Filtered, prefill_slot: int) -> Filtered:
     """`out`, but when nobody else has room, whoever would have it later."""
     blocked = out.masks.decode_blocked.copy()
     blocked[prefill_slot] = True
-    return out.without_passing() if blocked.all() else out
+    return out.with_full_ones() if blocked.all() else out
 
 
 def _slots(table: Table, i: int, j: int) -> tuple[int, int]:

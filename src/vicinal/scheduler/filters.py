@@ -11,7 +11,7 @@ from vicinal.cost.model import Masks, blocks_needed
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import EndpointId
 from vicinal.domain.request import Request
-from vicinal.domain.verdict import Rule, Verdict
+from vicinal.domain.verdict import FULL, Rule, Verdict
 
 Mask = NDArray[np.bool_]
 
@@ -35,8 +35,12 @@ class Filtered:
         return pair or _any_free(masks.local_blocked)
 
     def without_passing(self) -> "Filtered":
-        """The same with the rules that waiting cures set aside: for work that cannot be held."""
+        """The same with the rules that waiting cures set aside."""
         return self.under([rule for rule in self.rules if not rule.passing])
+
+    def with_full_ones(self) -> "Filtered":
+        """The same with full endpoints let in, for work that cannot be held and will wait there."""
+        return self.under([rule for rule in self.rules if rule not in FULL])
 
     def under(self, rules: Sequence[Rule]) -> "Filtered":
         """The same as if only these rules were in force."""
@@ -63,8 +67,9 @@ def filtered(request: Request, view: View, tried: set[EndpointId], local_allowed
         Rule.MODEL: ~fleet.of_model(request.model),
         Rule.TOO_LONG: (request.prompt_tokens >= fleet.model_tokens_max)
         | (tokens > fleet.kv_blocks * fleet.block_tokens),
-        Rule.UNHEALTHY: ~view.usable,
+        Rule.UNHEALTHY: ~view.known,
         Rule.TRIED: _tried(view, tried, len(fleet)),
+        Rule.UNREACHABLE: ~view.usable,
         # An endpoint that is empty takes whatever fits it at all: no request that ends there would make more room.
         Rule.HEADROOM: (np.ceil(tokens / fleet.block_tokens) > view.free_blocks) & (view.blocks_in_use > 0),
         Rule.SEQUENCES: fleet.decodes & (view.decode_sequences >= fleet.sequences_max),
@@ -109,9 +114,11 @@ def _words(rule: Rule, endpoint: Endpoint, slot: int, request: Request, view: Vi
             age_s = view.report_age_s[slot]
             if np.isinf(age_s):
                 return "has never reported", "its first report"
-            return f"does not answer; last report {age_s:.1f} s old", "a new report"
+            return f"has not reported for {age_s:.1f} s", "a new report"
         case Rule.TRIED:
             return "failed this request already", "another endpoint"
+        case Rule.UNREACHABLE:
+            return "does not answer", "a new report"
         case Rule.HEADROOM:
             free = max(0.0, float(view.free_blocks[slot]))
             need = blocks_needed(request, endpoint.block_tokens)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vicinal.cluster.ledger import DecodeWork, PrefillWork
+from vicinal.cluster.ledger import DecodeWork, PrefillWork, Transfer
 from vicinal.cluster.state import ClusterState
 from vicinal.cost.model import CostModel, blocks_needed
 from vicinal.domain.effects import Warn
@@ -25,11 +25,9 @@ class Reservations:
         """A plan was chosen: its prefill is queued, its decode pencilled, its blocks are on their way."""
         request, plan = tracked.request, placed.decision.chosen.plan
         state, slot = self._state, placed.prefill_slot
-        wait_s = float(state.ledger.wait_s(now)[slot])
-        self._cost.price.observe(wait_s, placed.compute_s, now)
+        self._cost.sent_off(state.ledger.wait_s(now), placed.compute_s, now)
         state.mean_prefill_s = self._cost.price.mean_service_s
-        gain = MEAN_GAIN if state.mean_context_tokens else 1.0
-        state.mean_context_tokens += gain * (request.prompt_tokens - state.mean_context_tokens)
+        state.mean_context_tokens += MEAN_GAIN * (request.prompt_tokens - state.mean_context_tokens)
         new_tokens = request.prompt_tokens - plan.cached_tokens
         state.ledger.open_prefill(tracked.id, PrefillWork(slot, placed.compute_s, new_tokens), now)
         state.ledger.pencil_decode(tracked.id, self._decode_work(tracked, placed.decode_slot))
@@ -62,16 +60,9 @@ class Reservations:
     def first_token(self, tracked: Tracked, now: float) -> Warn | None:
         """The transfer, if any, is over. Returns a warning when its class of path has become alarmingly slow."""
         state = self._state
-        if tracked.leg is Leg.WHOLE:
-            state.ledger.close_prefill(tracked.id, now)
-            work = state.ledger.rub_out_decode(tracked.id)
-            if work is not None:
-                state.ledger.open_decode(tracked.id, work)
-            return None
-        transfer = state.ledger.end_transfer(tracked.id)
+        transfer = self.begin_decode(tracked, now)
         if transfer is None or tracked.transfer_promise_s is None:
             return None
-        state.ledger.free_blocks(tracked.id, transfer.source)
         level = state.topology.path(transfer.source, transfer.target).level
         seen_s = now - tracked.expected_start_s - tracked.expected_step_s
         factor = self._cost.speeds.observe(level, tracked.transfer_promise_s, max(seen_s, 0.0), now)
@@ -83,6 +74,20 @@ class Reservations:
             f"(last: {source} to {target}, {seen_s * 1e3:.0f} ms): has RDMA fallen back to TCP?"
         )
         return Warn("slow_path", target, text)
+
+    def begin_decode(self, tracked: Tracked, now: float) -> Transfer | None:
+        """The first token is there, or is taken to be: the prefill of a whole leg, or the transfer, is over."""
+        ledger = self._state.ledger
+        if tracked.leg is Leg.WHOLE:
+            ledger.close_prefill(tracked.id, now)
+            work = ledger.rub_out_decode(tracked.id)
+            if work is not None:
+                ledger.open_decode(tracked.id, work)
+            return None
+        transfer = ledger.end_transfer(tracked.id)
+        if transfer is not None:
+            ledger.free_blocks(tracked.id, transfer.source)
+        return transfer
 
     def release(self, tracked: Tracked, now: float) -> None:
         self._state.ledger.release(tracked.id, now)

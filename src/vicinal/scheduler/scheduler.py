@@ -10,7 +10,7 @@ from typing import assert_never
 
 from vicinal.cluster.state import ClusterState
 from vicinal.contracts.policy import Policy
-from vicinal.cost.model import CostModel
+from vicinal.cost.model import USUAL_PROMPT_TOKENS, CostModel
 from vicinal.domain.chance import Stream
 from vicinal.domain.effects import Answer, Cancel, Dispatch, Effect, Record, RecordObservation, Warn
 from vicinal.domain.endpoint import Endpoint
@@ -35,13 +35,15 @@ from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import Request
 from vicinal.scheduler.cycle import Cycle, Placed
+from vicinal.scheduler.doubts import Doubts
 from vicinal.scheduler.holding import Holding
-from vicinal.scheduler.observing import observation
+from vicinal.scheduler.observing import observation, term
 from vicinal.scheduler.refusal import refusal
 from vicinal.scheduler.reserving import Reservations
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.scheduler.states import Move
 from vicinal.scheduler.tracked import Tracked
+from vicinal.scheduler.unseen import UnseenTokens
 
 
 class Scheduler:
@@ -61,6 +63,8 @@ class Scheduler:
         self.settings = settings
         self.requests: dict[RequestId, Tracked] = {}
         self.holding = Holding(settings.held_max, settings.hold_s_max)
+        self.unseen = UnseenTokens()
+        self.doubts = Doubts()
         self.reservations = Reservations(state, cost)
         self._chance = chance
         self._cycle = Cycle(state, cost, policy, chance, settings.local_prefill)
@@ -88,21 +92,25 @@ class Scheduler:
                 return []
             case EndpointReported(report):
                 self.state.apply_report(report)
-                return []
+                slot = self.state.slot(report.endpoint)
+                return [] if slot is None else [*self.doubts.raised_by(self.state.fleet.endpoints[slot], report)]
             case EndpointUnreachable(endpoint, _):
-                self.state.lose(endpoint)
+                self.state.lose(endpoint, now)
                 return []
             case TopologyChanged(endpoints):
                 self._change_fleet(endpoints, now)
                 return []
             case AlarmRang():
+                for request_id in self.unseen.take_due(now):
+                    self.reservations.begin_decode(self.requests[request_id], now)
                 return self._refuse_expired(now)
             case _:
                 assert_never(event)
 
     def next_alarm(self) -> float | None:
-        """When `AlarmRang` is due: the first held request's patience ends."""
-        return self.holding.next_deadline_s()
+        """When `AlarmRang` is due: a held request's patience ends, or a first token that nobody sees is expected."""
+        times_s = [at_s for at_s in (self.holding.next_deadline_s(), self.unseen.next_s()) if at_s is not None]
+        return min(times_s, default=None)
 
     def _change_fleet(self, endpoints: Sequence[Endpoint], now: float) -> None:
         left = self.state.change_fleet(endpoints)
@@ -110,6 +118,7 @@ class Scheduler:
             for tracked in self.requests.values():
                 self.reservations.abandon(tracked, left, now)
         self.cost.rebuild(self.state.fleet, self.state.topology)
+        self.state.assume_strangers(self.cost.usual_prefill_s(), USUAL_PROMPT_TOKENS)
 
     def _progress(
         self, tracked: Tracked, event: PrefillDone | FirstToken | RequestFinished | LegFailed, now: float
@@ -154,6 +163,8 @@ class Scheduler:
         tracked.begin(decision, placed.decode_bound, now)
         self.reservations.plan(tracked, placed, now)
         tracked.move(Move.DISPATCH)
+        if decision.leg is Leg.WHOLE:
+            self._expect_unseen(tracked, now)
         return [Record(decision), Dispatch(tracked.id, tracked.attempt, decision.leg, plan.prefill, plan)]
 
     def _prefill_done(self, tracked: Tracked, event: PrefillDone, now: float) -> list[Effect]:
@@ -174,13 +185,20 @@ class Scheduler:
         tracked.move(Move.HAND_OFF)
         tracked.plan, tracked.decision, tracked.leg = plan, placed.decision, Leg.DECODE
         self.reservations.hand_off(tracked, placed, now)
+        self._expect_unseen(tracked, now)
         return [Record(placed.decision), Dispatch(tracked.id, tracked.attempt, Leg.DECODE, plan.decode, plan)]
+
+    def _expect_unseen(self, tracked: Tracked, now: float) -> None:
+        """The leg under way brings the first token; when nobody will see it, wait for the time it is expected."""
+        if not tracked.request.streamed:
+            self.unseen.expect(tracked.id, now + (term(tracked.decision, "ttft") or 0.0))
 
     def _first_token(self, tracked: Tracked, now: float) -> list[Effect]:
         if tracked.first_token_s is not None or tracked.leg is Leg.PREFILL:
             return []
         tracked.move(Move.FIRST_TOKEN)
         tracked.first_token_s = now
+        self.unseen.forget(tracked.id)
         warning = self.reservations.first_token(tracked, now)
         return [warning] if warning else []
 
@@ -190,7 +208,7 @@ class Scheduler:
         endpoint = tracked.plan.decode if event.leg is Leg.DECODE else tracked.plan.prefill
         if event.client_fault:
             return self._end(tracked, Move.FAIL, Outcome(Ending.REJECTED, event.reason), None, now)
-        self.state.lose(endpoint)
+        self.state.lose(endpoint, now)
         tracked.tried.add(endpoint)
         lost = Warn("leg_failed", endpoint, f"{event.leg} leg on {endpoint} failed: {event.reason}")
         if event.started or tracked.first_token_s is not None:
@@ -204,6 +222,7 @@ class Scheduler:
             words = f"{tracked.attempt} attempts failed; the last: {reason}"
             outcome = Outcome(Ending.ENGINE_FAILED, words, self._retry_after_s())
             return self._end(tracked, Move.FAIL, outcome, None, now)
+        self.unseen.forget(tracked.id)
         self.reservations.release(tracked, now)
         tracked.move(Move.REPLAN)
         tracked.plan = tracked.leg = None
@@ -267,6 +286,7 @@ class Scheduler:
         """The request is over: give everything back, and say how it ended."""
         self._unhold(tracked, now)
         tracked.move(move)
+        self.unseen.forget(tracked.id)
         self.reservations.release(tracked, now)
         del self.requests[tracked.id]
         effects: list[Effect] = []
@@ -276,4 +296,5 @@ class Scheduler:
         return effects
 
     def _retry_after_s(self) -> float:
-        return self.settings.retry_after_s * (1.0 + self._chance.random())
+        """Spread out, so that those refused together do not come back together."""
+        return self.settings.retry_after_s + self.settings.retry_spread_s * self._chance.random()

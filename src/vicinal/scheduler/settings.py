@@ -7,11 +7,12 @@ from dataclasses import dataclass
 class SchedulerSettings:
     """`attempts_max` counts the first. A held request is refused after `hold_s_max`; at most `held_max` are held.
 
-    `retry_after_s` is what a refused client is told, spread by up to as much again so that they do not return at once.
+    A refused client is told to come back after `retry_after_s` and up to `retry_spread_s` more, drawn for each.
     """
 
     attempts_max: int = 3
     hold_s_max: float = 30.0
     held_max: int = 4096
     retry_after_s: float = 1.0
+    retry_spread_s: float = 4.0
     local_prefill: bool = True

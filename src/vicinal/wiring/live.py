@@ -154,7 +154,7 @@ class LiveSystem:
             "policy": self.scheduler.policy.name,
             "requests": len(self.scheduler.requests),
             "held": len(self.scheduler.holding),
-            "prefill_price_s_per_s": self.scheduler.cost.price.seconds_per_second,
+            "prefill_price_s_per_s": self.scheduler.cost.posted_price(view),
             "blocks_known": len(state.index),
             "endpoints": [
                 {

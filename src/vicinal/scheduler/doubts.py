@@ -1,0 +1,31 @@
+"""Where an engine contradicts its description: told once, with the setting that cures it.
+
+A wrong block size is the most silent failure of KV awareness: every event is dropped, every prompt looks new, and all
+else works.
+"""
+
+from vicinal.domain.effects import Warn
+from vicinal.domain.endpoint import Endpoint
+from vicinal.domain.ids import EndpointId
+from vicinal.domain.report import EndpointReport
+
+
+class Doubts:
+    """Remembers what was told, per endpoint and figure."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[EndpointId, str]] = set()
+
+    def raised_by(self, endpoint: Endpoint, report: EndpointReport) -> list[Warn]:
+        """The warnings that this report gives cause for and that were not given before."""
+        found = []
+        for setting, described, reported, why in (
+            ("block_tokens", endpoint.block_tokens, report.block_tokens, "none of its KV events can be used"),
+            ("kv_blocks", endpoint.kv_blocks, report.kv_blocks, "its free memory is misjudged"),
+        ):
+            if reported is None or reported == described or (endpoint.id, setting) in self._told:
+                continue
+            self._told.add((endpoint.id, setting))
+            text = f"{endpoint.id} says {setting} = {reported}, its configuration says {described}: {why}"
+            found.append(Warn(setting, endpoint.id, text))
+        return found

@@ -1,0 +1,24 @@
+"""An engine that contradicts its description is named, once, with the setting."""
+
+import pytest
+
+from tests.builders import racks
+from tests.scheduler.play import Play, every, only
+from vicinal.domain.effects import Warn
+
+
+@pytest.mark.mission("B12", "B16")
+def test_a_wrong_block_size_is_loud_and_said_once() -> None:
+    play = Play(racks(1, 1, 1))
+    warning = only(Warn, play.reported("r1-p1", 0.1, block_tokens=32))
+    assert (warning.kind, warning.endpoint) == ("block_tokens", "r1-p1")
+    assert "block_tokens = 32" in warning.text
+    assert "16" in warning.text
+    assert every(Warn, play.reported("r1-p1", 0.1, block_tokens=32)) == []
+    assert only(Warn, play.reported("r1-d1", 0.1, kv_blocks=10)).kind == "kv_blocks"
+
+
+def test_an_engine_that_agrees_or_does_not_say_raises_no_doubt() -> None:
+    play = Play(racks(1, 1, 1))
+    assert play.reported("r1-p1", 0.1) == []
+    assert play.reported("r1-p1", 0.1, block_tokens=16, kv_blocks=75_000) == []
