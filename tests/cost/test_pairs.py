@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tests.builders import endpoint, racks, request
 from tests.cost import oracle
@@ -144,7 +145,7 @@ def even(prefills: int, decodes: int) -> World:
     made = world(np.random.default_rng(0), racks(1, prefills, decodes), 0.0, 0.0, 0)
     slots = len(made.endpoints)
     zero, nobody = np.zeros(slots), np.zeros(slots, dtype=bool)
-    view = replace(made.view, wait_prefill_s=zero, decode_sequences=zero, decode_context_tokens=zero)
+    view = structs.replace(made.view, wait_prefill_s=zero, decode_sequences=zero, decode_context_tokens=zero)
     wanted = request("even", 4096, service=INTERACTIVE)
     return replace(
         made,
@@ -184,7 +185,7 @@ def test_ties_between_local_plans_and_pairs_are_drawn_too(count: int) -> None:
 
 def test_a_unique_winner_needs_no_luck() -> None:
     made = even(3, 3)
-    view = replace(made.view, wait_prefill_s=np.array([1.0, 0.5, 1.0, 0.0, 0.0, 0.0]))
+    view = structs.replace(made.view, wait_prefill_s=np.array([1.0, 0.5, 1.0, 0.0, 0.0, 0.0]))
     table = replace(made, view=view).table()
     assert {cheapest(table, 1, np.random.default_rng(seed))[0].i for seed in range(20)} == {1}
 

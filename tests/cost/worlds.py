@@ -1,9 +1,10 @@
 """Random worlds for a decision table: a fleet, its load, what it has cached, and a request."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec import structs
 
 from tests.builders import BLOCK_TOKENS, endpoint, request
 from vicinal.cluster.freshness import FreshnessRule
@@ -82,7 +83,7 @@ def loaded(rng: np.random.Generator, idle: View, full_share: float, flows_max: i
     sequences = np.where(rng.random(slots) < 0.3, 0.0, rng.integers(0, 60, slots))
     in_use = np.floor(rng.random(slots) * blocks)
     free = np.where(rng.random(slots) < full_share, rng.integers(-50, 200, slots), blocks - in_use)
-    return replace(
+    return structs.replace(
         idle,
         wait_prefill_s=np.where(rng.random(slots) < 0.3, 0.0, rng.exponential(0.5, slots)),
         outstanding_prefill_tokens=np.floor(rng.exponential(5000.0, slots)),

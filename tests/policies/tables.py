@@ -1,9 +1,10 @@
 """Decision tables of small fleets in a given state, and what a policy takes from them, by name."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import structs
 
 from tests.builders import BLOCK_TOKENS, request
 from vicinal.cluster.freshness import FreshnessRule
@@ -55,7 +56,7 @@ class Situation:
         """The table at arrival, or, after a prefill on `prefill`, that of where to decode."""
         cost, state, cached, masks = self._made()
         loads = self._per_slot(self.loads)
-        view = replace(state.view(0.0), outstanding_prefill_tokens=loads, outstanding_decode_tokens=loads)
+        view = structs.replace(state.view(0.0), outstanding_prefill_tokens=loads, outstanding_decode_tokens=loads)
         if prefill is None:
             return cost.table(self.request, view, cached, masks)
         slot = [str(e.id) for e in self.fleet].index(prefill)

@@ -6,23 +6,20 @@ its backlog is the predicted compute of all that waits, less what the head has h
 A transfer loads the links of its path until the first token shows that it is over.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.domain.ids import RequestId
 
 
-@dataclass(frozen=True, slots=True)
-class PrefillWork:
+class PrefillWork(Struct, frozen=True):
     slot: int
     compute_s: float
     new_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeWork:
+class DecodeWork(Struct, frozen=True):
     """`context_tokens` is the mean context over its life: the prompt and half of the expected answer."""
 
     slot: int
@@ -30,8 +27,7 @@ class DecodeWork:
     total_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(Struct, frozen=True):
     source: int
     target: int
     links: tuple[int, ...]

@@ -4,9 +4,8 @@ Nothing else runs while the core decides, so the arrays are the ledger's own whe
 valid until the next event.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.cluster.fleet import Fleet
@@ -14,8 +13,7 @@ from vicinal.cluster.fleet import Fleet
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """Per slot unless said otherwise.
 
     `known`: its last report is not Unknown. `usable`: known, active and reachable.

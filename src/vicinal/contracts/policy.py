@@ -5,8 +5,9 @@ that policies can be compared decision by decision. State of a policy's own (a c
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from vicinal.cost.pairs import Pair
 from vicinal.cost.table import Table
@@ -14,8 +15,7 @@ from vicinal.domain.chance import Stream
 from vicinal.domain.request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Row (i, j) of the table; `i == table.local_row` is the local plan.
 
     `decode_bound` keeps the decode endpoint when the prefill is done; otherwise the policy chooses it anew then, from

@@ -10,9 +10,11 @@ long as it computes; that is part of the price on every endpoint, and nothing wh
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vicinal.cluster.fleet import Fleet
@@ -32,8 +34,7 @@ USUAL_PROMPT_TOKENS = 2048
 """A prompt of a stranger, before any of our own was seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Masks:
+class Masks(Struct, frozen=True):
     """Per slot: who may not take part as prefill, as decode, and as both at once."""
 
     prefill_blocked: Mask

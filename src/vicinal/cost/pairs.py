@@ -15,10 +15,10 @@ such as "the best prefill of each leaf" are wrong once interfaces carry load.
 
 import sys
 from bisect import bisect_right
-from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.cost.sides import Floats
@@ -29,8 +29,7 @@ ROWS_AT_ONCE = 32
 _FINITE_MAX = sys.float_info.max
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """A row of the table and its cost. `i == table.local_row` is the local plan on decode endpoint j."""
 
     total_s: float

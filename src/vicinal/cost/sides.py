@@ -1,8 +1,7 @@
 """What goes into a decision table: per prefill endpoint, per decode endpoint, and per link of the network."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.topology.pathtable import PathTable
@@ -13,8 +12,7 @@ Positions = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Rows and columns of some entries of a matrix."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrefillSide:
+class PrefillSide(Struct, frozen=True):
     """Per prefill endpoint (P,), in seconds; `slots` says which endpoints. `blocked` rows may not be used."""
 
     slots: NDArray[np.intp]
@@ -26,8 +24,7 @@ class PrefillSide:
     outstanding_tokens: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeSide:
+class DecodeSide(Struct, frozen=True):
     """Per decode endpoint (D,). `local_*` price the plan where it prefills too; `local_blocked` rules that out."""
 
     slots: NDArray[np.intp]
@@ -47,8 +44,7 @@ class DecodeSide:
     local_price_s: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkSide:
+class NetworkSide(Struct, frozen=True):
     """Per link, (2, links + 1) in seconds per byte: with this transfer joined, and what it adds to those there.
 
     `least_latency_s` is that of the shortest path to each decode endpoint (D,). `same` lists the pairs that are one

@@ -11,10 +11,10 @@ the decode endpoint prefills itself, nothing moves, and the first token comes wi
 serve have an infinite entry, so their rows never win.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.cluster.view import View
@@ -32,8 +32,7 @@ Where = int | slice | NDArray[np.intp]
 """What selects rows or columns: a position, all, or an array of positions (broadcast against the other)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Priced:
+class Priced(Struct, frozen=True):
     """What depends on the pair, for some rows of the table. `total_s` is infinite where one of them may not serve."""
 
     transfer_s: Floats

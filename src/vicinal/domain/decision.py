@@ -1,6 +1,6 @@
 """A decision: the row that was taken, the rows that were not, and what each was expected to cost, in seconds."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from vicinal.domain.ids import EndpointId, ModelId, RequestId, TenantId
 from vicinal.domain.plan import Leg, Plan
@@ -24,8 +24,7 @@ TERMS = (
 """The columns of a decision's rows, in order, in seconds. A term that a policy does not compute is None, not zero."""
 
 
-@dataclass(frozen=True, slots=True)
-class PricedPlan:
+class PricedPlan(Struct, frozen=True):
     """A row of the table. `total` is in seconds, prices included, whichever policy chose; `terms` follow `TERMS`."""
 
     plan: Plan
@@ -33,8 +32,7 @@ class PricedPlan:
     terms: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InputAge:
+class InputAge(Struct, frozen=True):
     """Where a number in the table came from and how old it is (MISSION C2). `age_s` is None when it is Unknown."""
 
     name: str
@@ -42,8 +40,7 @@ class InputAge:
     age_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """One choice of the scheduler, complete enough to be explained and to be argued with later.
 
     A request has one decision per choice made for it: a plan at arrival, and, where decode is bound late, a second
@@ -80,8 +77,7 @@ class Decision:
     coarse_hashes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """What really happened to a request, beside what its last decision predicted. Unknown figures are None."""
 
     request_id: RequestId

@@ -1,7 +1,8 @@
 """A plan: one way to serve a request now. It is a row of the decision table."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from vicinal.domain.ids import EndpointId
 
@@ -16,8 +17,7 @@ class Action(StrEnum):
     WAIT = "wait"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Prefill here, decode there. `prefill == decode` is a local plan: one leg, nothing moves.
 
     `cached_tokens` are expected to be reused on the prefill endpoint; `held_tokens` are already on the decode

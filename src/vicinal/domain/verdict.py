@@ -1,7 +1,8 @@
 """Why an endpoint cannot serve a request: the rule that says so, and what would cure it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from vicinal.domain.ids import EndpointId
 
@@ -27,8 +28,7 @@ FULL = (Rule.HEADROOM, Rule.SEQUENCES)
 """The rules that leave an endpoint out because of what it has to do already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     endpoint: EndpointId
     rule: Rule
     reason: str

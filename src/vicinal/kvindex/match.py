@@ -6,17 +6,16 @@ length each, and only these are turned into arrays, all at once.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.kvindex.tree import Stretch
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """Blocks of a prompt per slot, int32, shape (slots,), contiguous from the prompt's start.
 
     `ready` counts blocks with a ready copy; `expected` also those that a planned request will have made by then.

@@ -1,9 +1,9 @@
 """One request, one decision: view -> filters -> table -> policy -> a `Decision`. Reserves nothing, changes nothing."""
 
-from dataclasses import dataclass
 from math import isinf
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.cluster.state import ClusterState
@@ -26,8 +26,7 @@ from vicinal.scheduler.tracked import Tracked
 OTHERS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A choice that can be carried out. `compute_s` is the prefill's predicted compute where it will run."""
 
     decision: Decision

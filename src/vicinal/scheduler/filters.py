@@ -1,9 +1,9 @@
 """Who may not serve a request, and why. Masks over slots; a reason per endpoint is made only when it is asked for."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.cluster.view import View
@@ -16,8 +16,7 @@ from vicinal.domain.verdict import FULL, Rule, Verdict
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Filtered:
+class Filtered(Struct, frozen=True):
     """`rules` maps each rule to the slots that it leaves out, `out` is all of them together; `no_local` says who must
     not serve both phases, None for nobody. `masks` is what follows for each role in a plan."""
 
