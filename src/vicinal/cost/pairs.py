@@ -25,7 +25,9 @@ from vicinal.cost.sides import Floats
 from vicinal.cost.table import Table
 from vicinal.domain.chance import Stream
 
-ROWS_AT_ONCE = 32
+ROWS_FIRST = 16
+ROWS_GROWTH = 8
+"""The first rows bring the ceiling down; after that, many at once cost less than many times a few."""
 _FINITE_MAX = sys.float_info.max
 
 
@@ -117,8 +119,10 @@ def _price_few(table: Table, found: _Found, chance: Stream, rows: NDArray[np.boo
     found.add(table.totals(few, column), few, column)
     behind[column] = np.inf
     few = few[ahead[few].argsort(kind="stable")]
-    for start in range(0, len(few), ROWS_AT_ONCE):
-        some = few[start : start + ROWS_AT_ONCE]
+    start, rows_at_once = 0, ROWS_FIRST
+    while start < len(few):
+        some = few[start : start + rows_at_once]
+        start, rows_at_once = start + rows_at_once, rows_at_once * ROWS_GROWTH
         left = (behind + ahead[some[0]] < found.ceiling).nonzero()[0]
         if not len(left):
             return

@@ -44,7 +44,8 @@ class Priced(Struct, frozen=True):
 class Table:
     """Rows are addressed as (i, j): positions in `prefill.slots` and `decode.slots`; i == `local_row` means local.
 
-    `local_s` is the cost of the local plan on each decode endpoint (D,). `small` says that pricing every pair is cheap.
+    `prefill_price` is what was posted for a second of prefill. `local_s` is the cost of the local plan on each decode
+    endpoint (D,). `small` says that pricing every pair is cheap.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Table:
         service: ServiceClass,
         ttft_objective_s: float,
         view: View,
+        prefill_price: float,
     ) -> None:
         self.prefill = prefill
         self.decode = decode
@@ -62,6 +64,7 @@ class Table:
         self.service = service
         self.view = view
         self.ttft_objective_s = ttft_objective_s
+        self.prefill_price = prefill_price
         self.local_row = len(prefill.slots)
         self.small = len(prefill.slots) * len(decode.slots) <= GRID_CELLS_MAX
         self._rows: dict[int, Floats] = {}

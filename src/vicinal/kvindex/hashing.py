@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from itertools import islice
 from struct import iter_unpack, pack, unpack_from
 
+import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from vicinal.domain.request import HASH_BYTES
@@ -56,6 +57,9 @@ def coarse(hashes: bytes, block_tokens: int, every_tokens: int = 512) -> tuple[i
     Where blocks do not divide a stretch, the block that reaches its end stands for it; a block longer than a stretch
     appears once.
     """
+    every_blocks, rest = divmod(every_tokens, block_tokens)
+    if not rest:
+        return tuple(np.frombuffer(hashes, dtype="<u8")[every_blocks - 1 :: every_blocks].tolist())
     tokens = len(hashes) // HASH_BYTES * block_tokens
     ends = range(every_tokens, tokens + 1, every_tokens)
     places = dict.fromkeys(-(-end // block_tokens) - 1 for end in ends)

@@ -119,7 +119,7 @@ class Cycle:
             pairs_considered=table.rows_usable,
             verdicts=out.verdicts(),
             inputs=self._inputs(view, prefill_slot, decode_slot),
-            prefill_price_s_per_s=self._cost.posted_price(view),
+            prefill_price_s_per_s=table.prefill_price,
             queue_length=queue_length,
             worker_queue_length=float(view.prefill_count[prefill_slot] + view.foreign_requests[prefill_slot]),
             gpu_hbm_available_tokens=int(
