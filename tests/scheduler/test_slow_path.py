@@ -12,14 +12,16 @@ TRANSFER_S = 4096 * 327_680 / 25e9
 """What an idle network of 25 GB/s interfaces promises for the KV of 4,096 tokens."""
 
 
-def transfer(play: Play, name: str, times: float) -> tuple[float, list[Warn]]:
-    """One request whose transfer takes `times` what the links promise: the transfer's price, and warnings."""
-    play.arrive(request(name))
-    decision = only(Record, play.prefilled(name, 0.5)).decision
+def transfer(play: Play, name: str, times: float, late_s: float = 0.0) -> tuple[float, list[Warn]]:
+    """One request whose transfer takes `times` what the links promise, and each of whose legs is `late_s` late: the
+    transfer's price, and warnings."""
+    arrived = only(Record, play.arrive(request(name))).decision
+    prefill_s = sum(arrived.chosen.terms[TERMS.index(term)] or 0.0 for term in ("wait_prefill", "compute_prefill"))
+    decision = only(Record, play.prefilled(name, prefill_s + late_s)).decision
     tracked = play.scheduler.requests[decision.request_id]
     assert tracked.transfer_promise_s is not None
     step_s = decision.chosen.terms[TERMS.index("first_step")] or 0.0
-    effects = play.first_token(name, step_s + times * tracked.transfer_promise_s)
+    effects = play.first_token(name, step_s + times * tracked.transfer_promise_s + late_s)
     play.finished(name, 0.5)
     price_s = decision.chosen.terms[TERMS.index("transfer_kv")]
     assert price_s is not None
@@ -44,6 +46,18 @@ def test_transfers_50_times_slower_change_the_price_and_warn_within_three() -> N
     assert "RDMA" in warning.text
 
 
+def test_a_rush_that_makes_every_leg_late_is_not_taken_for_a_slow_network() -> None:
+    play = Play(racks(1, 1, 1))
+    for n in range(40):
+        price_s, warnings = transfer(play, f"a{n}", 1.0, late_s=min(n, 20) * 0.02)
+        assert warnings == []
+        assert price_s < 2.5 * TRANSFER_S
+    for n in range(60):
+        transfer(play, f"quiet-{n}", 1.0)
+    warnings = [w for n in range(4) for w in transfer(play, f"slow-{n}", 50.0)[1]]
+    assert [w.kind for w in warnings] == ["slow_path"], "and a real fall-back is seen when the rush is over"
+
+
 @pytest.mark.mission("B3")
 def test_a_slow_rack_is_avoided_and_tried_again_later() -> None:
     """Two racks; what is seen under a leaf is slow, so the spine, which nothing is known of, becomes the way."""
@@ -66,7 +80,7 @@ def test_a_wait_for_memory_is_not_taken_for_a_slow_network() -> None:
         play.arrive(request(f"a{n}"))
         for _ in range(2):
             play.reported("r1-d1", running=100, kv_usage=1.0)
-        decision = only(Record, play.prefilled(f"a{n}", 0.5)).decision
+        decision = only(Record, play.prefilled(f"a{n}", 0.17)).decision
         ready_s = decision.chosen.terms[TERMS.index("decode_ready")] or 0.0
         step_s = decision.chosen.terms[TERMS.index("first_step")] or 0.0
         assert ready_s > TRANSFER_S

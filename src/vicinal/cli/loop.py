@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 from collections.abc import Coroutine, Iterator
@@ -13,7 +14,13 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """The result of `main`. Warnings and errors are logged to the error output, one line each."""
+    """The result of `main`. Warnings and errors are logged to the error output, one line each.
+
+    What is loaded by now lives as long as the program: frozen, it is not walked by each full garbage collection, which
+    would stop a decision for as long as several take.
+    """
+    gc.collect()
+    gc.freeze()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)

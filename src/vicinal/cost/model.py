@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from vicinal.cluster.fleet import Fleet
 from vicinal.cluster.view import View
+from vicinal.cost.lag import LegLag
 from vicinal.cost.pathspeed import PathSpeeds
 from vicinal.cost.price import PrefillPrice
 from vicinal.cost.sides import DecodeSide, Floats, NetworkSide, Positions, PrefillSide
@@ -69,6 +70,7 @@ class CostModel:
         self._pools: _Pools | None = None
         self.price = PrefillPrice()
         self.speeds = PathSpeeds()
+        self.lag = LegLag()
 
     def rebuild(self, fleet: Fleet, topology: Topology) -> None:
         """The fleet changed: look up fits and paths anew."""

@@ -25,26 +25,25 @@ class PathSpeeds:
         self._least_s = least_s
         self._alarm = alarm
         self._log_factor = np.zeros(len(Level))
-        self._seen = np.zeros(len(Level), dtype=np.int64)
         self._updated_s = np.zeros(len(Level))
 
     def factors(self, now: float) -> NDArray[np.float64]:
         """Per level, as of `now`."""
         return np.exp(self._log_factor * np.exp(-np.maximum(now - self._updated_s, 0.0) / self._horizon_s))
 
-    def observe(self, level: Level, predicted_s: float, seen_s: float, now: float) -> float | None:
+    def observe(self, level: Level, predicted_s: float, seen_s: float, now: float, lag_s: float = 0.0) -> float | None:
         """Learn from a transfer. Returns the factor when it has just risen past the alarm, else None.
 
-        `predicted_s` is what the links alone promised, without this factor. A ratio is learned in logarithms and
-        within 1/4 to 36, so that one odd transfer neither hides nor makes a fall-back.
+        `predicted_s` is what the links alone promised, without this factor. `lag_s` of `seen_s` are not the path's
+        (cost/lag.py); what is shorter than that is not learned from. A ratio is learned in logarithms and within 1/4 to
+        36, so that one odd transfer neither hides nor makes a fall-back.
         """
-        if predicted_s < self._least_s:
+        if predicted_s < max(self._least_s, lag_s):
             return None
         before = float(self.factors(now)[level])
-        ratio = min(max(seen_s / predicted_s, 0.25), 36.0)
+        ratio = min(max((seen_s - lag_s) / predicted_s, 0.25), 36.0)
         current = math.log(before)
         self._log_factor[level] = current + self._gain * (math.log(ratio) - current)
         self._updated_s[level] = now
-        self._seen[level] += 1
         after = math.exp(float(self._log_factor[level]))
         return after if before < self._alarm <= after else None

@@ -39,6 +39,9 @@ class Reservations:
         """The prefill is over, and where to decode is open again: the pencil mark would count against its own place."""
         self._state.ledger.close_prefill(tracked.id, now)
         self._state.ledger.rub_out_decode(tracked.id)
+        wait_s, compute_s = (term(tracked.decision, name) for name in ("wait_prefill", "compute_prefill"))
+        if wait_s is not None and compute_s is not None and tracked.dispatched_s is not None:
+            self._cost.lag.observe(wait_s + compute_s, now - tracked.dispatched_s)
 
     def hand_off(self, tracked: Tracked, placed: Placed, now: float) -> None:
         """Decode is bound: HBM is taken there, and the KV travels."""
@@ -65,7 +68,7 @@ class Reservations:
             return None
         level = state.topology.path(transfer.source, transfer.target).level
         seen_s = now - tracked.expected_start_s - tracked.expected_step_s
-        factor = self._cost.speeds.observe(level, tracked.transfer_promise_s, max(seen_s, 0.0), now)
+        factor = self._cost.speeds.observe(level, tracked.transfer_promise_s, seen_s, now, self._cost.lag.seconds)
         if factor is None:
             return None
         source, target = (state.fleet.endpoints[slot].id for slot in (transfer.source, transfer.target))
