@@ -19,6 +19,7 @@ class LiveSummary:
 
     def __init__(self, console: Console, live: LiveSystem) -> None:
         self._system = live
+        self._addresses = f"API {live.api_url}, metrics and state {live.admin_url}"
         self._bar = Progress(
             TextColumn("requests"),
             BarColumn(),
@@ -50,7 +51,10 @@ class LiveSummary:
 
     def _render(self) -> Group:
         state = self._system.state()
-        table = Table(title=f"policy {state['policy']}, price of prefill {state['prefill_price_s_per_s']:.2f} s/s")
+        table = Table(
+            title=f"policy {state['policy']}, price of prefill {state['prefill_price_s_per_s']:.2f} s/s",
+            caption=self._addresses,
+        )
         for column in ("endpoint", "role", "prefill wait s", "prefills", "sequences", "free blocks", "known blocks"):
             table.add_column(column, justify="left" if column in ("endpoint", "role") else "right")
         for row in state["endpoints"]:

@@ -28,10 +28,9 @@ async def _serve(config: Config, capture: Path | None) -> None:
     live = LiveSystem(config, ModelClock(), capture)
     with stop_on_signal() as stop:
         try:
-            port = await live.start()
-            server = config.server
-            print(f"{config.model.name} at http://{server.host}:{port}/v1, {len(live.fleet)} engines", flush=True)
-            print(f"metrics and state at http://{server.admin_host}:{server.admin_port}", flush=True)
+            await live.start()
+            print(f"{config.model.name} at {live.api_url}, {len(live.fleet)} engines", flush=True)
+            print(f"metrics and state at {live.admin_url}", flush=True)
             await stop.wait()
         finally:
             await live.stop()

@@ -89,7 +89,7 @@ async def _up(cluster: Config, workload: Workload, capture: Path | None, *, as_j
                 console.print(render(summary))
                 console.print("Why did the last request go where it did?  [bold]vicinal explain --last[/]")
             if not leave:
-                console.print(f"Serving at http://{cluster.server.host}:{running.port}/v1 until Ctrl-C.")
+                console.print(f"Serving at {running.live.api_url} until Ctrl-C.")
                 await stop.wait()
 
 

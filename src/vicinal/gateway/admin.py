@@ -24,8 +24,8 @@ class AdminServer:
         self._describe = state
         self._runner = web.AppRunner(app, access_log=None)
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError that names the address and the setting that changes it."""
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port (0 takes a free one). Raises OSError that names the address and the setting that changes it."""
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port).start()
@@ -33,6 +33,8 @@ class AdminServer:
             await self._runner.cleanup()
             reason = f"cannot listen on {host}:{port} ({error.strerror}); set server.admin_port to another port"
             raise OSError(error.errno, reason) from None
+        taken: int = self._runner.addresses[0][1]
+        return taken
 
     async def stop(self) -> None:
         await self._runner.cleanup()

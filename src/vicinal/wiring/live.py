@@ -95,6 +95,8 @@ class LiveSystem:
         )
         self._admin = AdminServer(self._exposition, self.state)
         self._context = zmq.asyncio.Context()
+        self._port = config.server.port
+        self._admin_port = config.server.admin_port
         self._session: aiohttp.ClientSession | None = None
         self._feeds: list[KvEventFeed] = []
         self._scrapers: list[MetricScraper] = []
@@ -102,8 +104,8 @@ class LiveSystem:
     async def start(self) -> int:
         """Listen and follow the engines. Returns the API's port."""
         server = self._config.server
-        port = await self.gateway.start(server.host, server.port)
-        await self._admin.start(server.admin_host, server.admin_port)
+        port = self._port = await self.gateway.start(server.host, server.port)
+        self._admin_port = await self._admin.start(server.admin_host, server.admin_port)
         self.gateway.driver.post(TopologyChanged(self.fleet))
         self._session = aiohttp.ClientSession()
         jitter = np.random.default_rng(self._config.scheduler.seed)
@@ -141,6 +143,15 @@ class LiveSystem:
         self.record.close()
         if self._capture is not None:
             self._capture.close()
+
+    @property
+    def api_url(self) -> str:
+        """Where clients go, once started."""
+        return f"http://{self._config.server.host}:{self._port}/v1"
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://{self._config.server.admin_host}:{self._admin_port}"
 
     def reported(self) -> int:
         """How many endpoints have said something and can be used."""
