@@ -25,7 +25,7 @@ class AdminServer:
         self._runner = web.AppRunner(app, access_log=None)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port (0 takes a free one). Raises OSError that names the address and the setting that changes it."""
+        """Listen; returns the port (0 takes a free one). Raises OSError naming the address and the setting for it."""
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port).start()

@@ -6,7 +6,6 @@ whole microseconds print six times faster, and shorter, than seconds with decima
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -67,20 +66,16 @@ def table_of(decision: Decision, counterfactuals: int) -> Table:
 
 def rows_of(plans: Sequence[PricedPlan], totals: Sequence[float]) -> tuple[list[str], list[WireRow]]:
     """The names of the columns that some row knows, and the rows."""
-    numbers = np.array([*chain.from_iterable([priced.terms for priced in plans])], dtype=np.float64) * US_PER_S
+    numbers = np.array([priced.terms for priced in plans], dtype=np.float64) * US_PER_S
     known = np.isfinite(numbers)
-    shape = (len(plans), len(TERMS))
-    whole = np.rint(np.where(known, numbers, 0.0)).astype(np.int64).reshape(shape)
-    names = list(TERMS)
+    columns = np.logical_or.reduce(known, axis=0).nonzero()[0]
+    numbers, known = numbers[:, columns], known[:, columns]
     table: list[list[int | None]]
-    if known.all():
-        table = whole.tolist()  # type: ignore[assignment]  # a list of int is one of int | None that nobody appends to
-    else:
-        cells = whole.astype(np.object_)
-        cells[~known.reshape(shape)] = None
-        columns = np.flatnonzero(known.reshape(shape).any(axis=0))
-        names = [TERMS[column] for column in columns]
-        table = cells[:, columns].tolist()
+    # A list of int is one of int | None: the unknown cells, few as a rule, are overwritten one by one.
+    table = np.rint(np.where(known, numbers, 0.0)).astype(np.int64).tolist()
+    for row, column in zip(*(places.tolist() for places in (~known).nonzero()), strict=True):
+        table[row][column] = None
+    names = [TERMS[column] for column in columns.tolist()]
     rows: list[WireRow] = []
     for priced, total, terms in zip(plans, totals, table, strict=True):
         plan = priced.plan
