@@ -181,13 +181,22 @@ def test_clearing_a_slot_leaves_other_slots_and_its_planned_requests():
     index.validate()
 
 
-def test_both_arrays_of_a_match_are_the_callers_own():
+def test_what_a_match_says_cannot_be_written_to():
     index = BlockIndex(1)
     index.store(0, ROOT, LONG)
     match = index.match(LONG, 1)
-    match.ready[0] = 1
-    assert match.expected.tolist() == [1000]
-    assert held(index, LONG, 1) == [1000]
+    for array in (match.ready, match.expected):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_a_match_is_of_its_moment():
+    index = BlockIndex(1)
+    index.store(0, ROOT, LONG)
+    match = index.match(LONG, 1)
+    index.clear(0)
+    assert match.ready.tolist() == [1000]
+    assert match.ready_at(0) == 1000
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ class TwoIndexes(RuleBasedStateMachine):
 
     def compare(self, hashes: bytes) -> None:
         ours, theirs = self.index.match(hashes, SLOTS_ASKED), self.naive.match(hashes, SLOTS_ASKED)
+        assert [ours.ready_at(slot) for slot in range(SLOTS_ASKED)] == theirs.ready.tolist()
         assert ours.ready.tolist() == theirs.ready.tolist()
         assert ours.expected.tolist() == theirs.expected.tolist()
 

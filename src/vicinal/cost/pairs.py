@@ -45,13 +45,12 @@ def cheapest(table: Table, count: int, chance: Stream, rows: NDArray[np.bool_] |
     With `rows` only pairs of those prefill endpoints count, and no local plans. Which of several cheapest comes first
     is drawn from `chance`.
     """
-    found = _Found(table.shape[1], count)
     if table.small:
-        _price_all(table, found, rows)
-    else:
-        if rows is None:
-            found.add(table.local_s, table.local_row, np.arange(table.shape[1]))
-        _price_few(table, found, chance, rows)
+        return _of_all(table, count, chance, rows)
+    found = _Found(table.shape[1], count)
+    if rows is None:
+        found.add(table.local_s, table.local_row, np.arange(table.shape[1]))
+    _price_few(table, found, chance, rows)
     return found.ranked(chance)
 
 
@@ -94,13 +93,24 @@ class _Found:
         return [Pair(total_s, *divmod(place, self._columns)) for total_s, place in entries[: self._count]]
 
 
-def _price_all(table: Table, found: _Found, rows: NDArray[np.bool_] | None) -> None:
-    total_s = table.grid.total_s
+def _of_all(table: Table, count: int, chance: Stream, rows: NDArray[np.bool_] | None) -> list[Pair]:
+    """Of a table that is priced whole. Places are numbered row by row; the local row is the last."""
+    total_s, columns = table.grid.total_s, table.shape[1]
     if rows is None:
         totals = np.concatenate((total_s.ravel(), table.local_s))
     else:
         totals = np.where(rows[:, None], total_s, np.inf).ravel()
-    found.add_places(totals, np.arange(len(totals)))
+    order = totals.argsort(kind="stable")[: count + 1]
+    places, values = order.tolist(), totals[order].tolist()
+    if len(values) > 1 and values[0] == values[1] < np.inf:
+        equals = (totals == values[0]).nonzero()[0]
+        first = int(equals[int(chance.random() * len(equals))])
+        places = [first, *(place for place in places if place != first)]
+    return [
+        Pair(total, *divmod(place, columns))
+        for total, place in zip(values[:count], places[:count], strict=True)
+        if total < np.inf
+    ]
 
 
 def _price_few(table: Table, found: _Found, chance: Stream, rows: NDArray[np.bool_] | None) -> None:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.kvindex.invariants import check
-from vicinal.kvindex.match import Match, measure
+from vicinal.kvindex.match import Match
 from vicinal.kvindex.run import Run
 from vicinal.kvindex.tree import RunTree
 
@@ -55,7 +55,7 @@ class BlockIndex:
     def match(self, hashes: bytes, slots: int) -> Match:
         """How much of a prompt each of the slots 0 to `slots` - 1 has, from the prompt's start."""
         stretches, _ = self._tree.follow(self._tree.root, 0, hashes)
-        return measure(stretches, slots)
+        return Match(stretches, slots)
 
     def store(self, slot: int, parent: int, hashes: bytes) -> bool:
         """Note ready copies of a chain that continues `parent` (ROOT, or a known block).

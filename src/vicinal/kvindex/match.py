@@ -6,32 +6,49 @@ length each, and only these are turned into arrays, all at once.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.kvindex.tree import Stretch
 
 
-class Match(Struct, frozen=True):
-    """Blocks of a prompt per slot, int32, shape (slots,), contiguous from the prompt's start.
+class Match:
+    """Blocks of a prompt per slot, int32, shape (slots,), contiguous from the prompt's start; read-only.
 
-    `ready` counts blocks with a ready copy; `expected` also those that a planned request will have made by then.
+    `expected` counts blocks with a copy that is ready or that a planned request will have made by then, `ready` only
+    the former. It is made of a walk from the root (`RunTree.follow`), when it is asked for, for slots 0 to `slots` - 1.
     """
 
-    ready: NDArray[np.int32]
-    expected: NDArray[np.int32]
+    def __init__(self, stretches: Sequence[Stretch], slots: int) -> None:
+        # The masks are taken now: runs change with the next event.
+        self._ready = [(run.holders, stop - start) for run, start, stop in stretches]
+        self._expected = [(run.holders | run.expected, stop - start) for run, start, stop in stretches]
+        self._slots = slots
+
+    @cached_property
+    def expected(self) -> NDArray[np.int32]:
+        return _fixed(_lengths(self._expected, self._slots))
+
+    @cached_property
+    def ready(self) -> NDArray[np.int32]:
+        return self.expected if self._ready == self._expected else _fixed(_lengths(self._ready, self._slots))
+
+    def ready_at(self, slot: int) -> int:
+        """One element of `ready`, without the others."""
+        blocks_bytes = 0
+        for mask, size_bytes in self._ready:
+            if not mask >> slot & 1:
+                break
+            blocks_bytes += size_bytes
+        return blocks_bytes // HASH_BYTES
 
 
-def measure(stretches: Sequence[Stretch], slots: int) -> Match:
-    """The match of a walk from the root (`RunTree.follow`) for slots 0 to `slots` - 1."""
-    ready = _lengths([(run.holders, stop - start) for run, start, stop in stretches], slots)
-    if any(run.expected for run, _, _ in stretches):
-        hoped = [(run.holders | run.expected, stop - start) for run, start, stop in stretches]
-        return Match(ready, _lengths(hoped, slots))
-    return Match(ready, ready.copy())
+def _fixed(blocks: NDArray[np.int32]) -> NDArray[np.int32]:
+    blocks.flags.writeable = False
+    return blocks
 
 
 def _lengths(walk: Iterable[tuple[int, int]], slots: int) -> NDArray[np.int32]:

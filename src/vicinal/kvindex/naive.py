@@ -2,11 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vicinal.kvindex.hashing import ROOT, unpack
-from vicinal.kvindex.match import Match
+
+
+@dataclass(frozen=True, slots=True)
+class NaiveMatch:
+    """What `Match` says, counted block by block."""
+
+    ready: NDArray[np.int32]
+    expected: NDArray[np.int32]
 
 
 class NaiveIndex:
@@ -30,7 +39,7 @@ class NaiveIndex:
     def held_among(self, slot: int, blocks: Iterable[int]) -> set[int]:
         return {block for block in blocks if (slot, block) in self.ready}
 
-    def match(self, hashes: bytes, slots: int) -> Match:
+    def match(self, hashes: bytes, slots: int) -> NaiveMatch:
         ready = np.zeros(slots, dtype=np.int32)
         expected = np.zeros(slots, dtype=np.int32)
         path = self._path(hashes)
@@ -43,7 +52,7 @@ class NaiveIndex:
                 if (slot, block) not in self.ready and not self.filling[slot, block]:
                     break
                 expected[slot] += 1
-        return Match(ready, expected)
+        return NaiveMatch(ready, expected)
 
     def store(self, slot: int, parent: int, hashes: bytes) -> bool:
         if parent != ROOT and parent not in self.parents:

@@ -227,6 +227,7 @@ def _age(age_s: float) -> float | None:
 
 def _cache_state(match: Match, slot: int) -> str:
     """What the prefilling endpoint has of the prompt: blocks that are ready, blocks on their way, or none."""
-    if match.ready[slot] == match.expected[slot]:
-        return "ready" if match.ready[slot] else "absent"
+    ready = match.ready_at(slot)
+    if ready == match.expected[slot]:
+        return "ready" if ready else "absent"
     return "filling"
