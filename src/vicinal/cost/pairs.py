@@ -100,7 +100,8 @@ def _of_all(table: Table, count: int, chance: Stream, rows: NDArray[np.bool_] | 
         totals = np.concatenate((total_s.ravel(), table.local_s))
     else:
         totals = np.where(rows[:, None], total_s, np.inf).ravel()
-    order = totals.argsort(kind="stable")[: count + 1]
+    order = totals.argpartition(count)[: count + 1] if len(totals) > count else np.arange(len(totals))
+    order = order[totals[order].argsort(kind="stable")]
     places, values = order.tolist(), totals[order].tolist()
     if len(values) > 1 and values[0] == values[1] < np.inf:
         equals = (totals == values[0]).nonzero()[0]
