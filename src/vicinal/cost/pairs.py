@@ -25,9 +25,9 @@ from vicinal.cost.sides import Floats
 from vicinal.cost.table import Table
 from vicinal.domain.chance import Stream
 
-ROWS_FIRST = 16
-ROWS_GROWTH = 8
-"""The first rows bring the ceiling down; after that, many at once cost less than many times a few."""
+PAIRS_FIRST = 512
+PAIRS_GROWTH = 8
+"""The first pairs bring the ceiling down; after that, many at once cost less than many times a few."""
 _FINITE_MAX = sys.float_info.max
 
 
@@ -129,17 +129,22 @@ def _price_few(table: Table, found: _Found, chance: Stream, rows: NDArray[np.boo
         return
     found.add(table.totals(few, column), few, column)
     behind[column] = np.inf
+    order = behind.argsort()
+    below = behind[order]
     few = few[ahead[few].argsort(kind="stable")]
-    start, rows_at_once = 0, ROWS_FIRST
-    while start < len(few):
-        some = few[start : start + rows_at_once]
-        start, rows_at_once = start + rows_at_once, rows_at_once * ROWS_GROWTH
-        left = (behind + ahead[some[0]] < found.ceiling).nonzero()[0]
-        if not len(left):
+    pairs_at_once = PAIRS_FIRST
+    while len(few):
+        # Columns stand in order of their bound: those that may go with a row are the first so many, fewer row by row.
+        counts = below.searchsorted(found.ceiling - ahead[few])
+        ends = counts.cumsum()
+        if not ends[-1]:
             return
-        i, j = (ahead[some][:, None] + behind[left] < found.ceiling).nonzero()
-        i, j = some[i], left[j]
+        rows_taken = max(1, int(ends.searchsorted(pairs_at_once, side="right")))
+        counts, ends = counts[:rows_taken], ends[:rows_taken]
+        i = few[:rows_taken].repeat(counts)
+        j = order[np.arange(ends[-1]) - (ends - counts).repeat(counts)]
         found.add(table.totals(i, j), i, j)
+        few, pairs_at_once = few[rows_taken:], pairs_at_once * PAIRS_GROWTH
 
 
 def bounds(table: Table) -> tuple[Floats, Floats]:
