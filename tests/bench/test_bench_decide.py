@@ -7,7 +7,13 @@ from vicinal.scheduler.validate import validate
 
 def test_each_figure_has_a_median_and_a_tail_and_is_held_to_its_aim() -> None:
     found = {figure.name: figure for figure in figures((16,), decisions=20)}
-    for name in ("decision, 16 endpoints", "plan, 16 endpoints", "index match, 16 endpoints", "record a decision"):
+    for name in (
+        "decide, 16 endpoints",
+        "of it the index match, 16 endpoints",
+        "decide and describe, 16 endpoints",
+        "all of RequestArrived, 16 endpoints",
+        "record a decision",
+    ):
         p50, p99 = found[f"{name}, p50"], found[f"{name}, p99"]
         assert 0.0 < p50.value <= p99.value
         assert (p50.unit, p99.aim) == ("us", None)

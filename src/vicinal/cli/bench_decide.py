@@ -1,8 +1,9 @@
 """How long a decision takes, and what goes with it, in microseconds on one core of this machine.
 
-`decision` is all that the core does when a request arrives: match, table, choice, the decision's record, reservation.
-`plan` is the same without the reservation. Beside them is what the data path does for each request: parsing, hashing,
-recording. The load is a fleet in its steady state (cli/bench_load.py).
+To *decide* is view, filters, index match, table, the cheapest rows and the policy. *Describing* adds what the record
+says: the losers, the named alternatives, the inputs and their age. *All of RequestArrived* adds the reservation too.
+Beside them is what the data path does for each request: parsing, hashing, recording. The load is a fleet in its steady
+state (cli/bench_load.py).
 """
 
 import time
@@ -62,13 +63,15 @@ def figures(sizes: Sequence[int] = (16, 128, 1024), decisions: int = 1000) -> li
 def _of_fleet(size: int, decisions: int, recorded: list[Decision]) -> list[BenchFigure]:
     fleet = FleetAtWork(size)
     scheduler, state = fleet.scheduler, fleet.scheduler.state
-    matches, plans, whole = [], [], []
+    cycle = scheduler.cycle
+    choices, matches, plans, whole = [], [], [], []
     for number, arrival in enumerate(fleet.arrivals()):
         timed = number >= fleet.settled_after
         if timed:
             request = arrival.request
+            choices.append(_us(partial(cycle.choose, Tracked(request, fleet.now), fleet.now)))
             matches.append(_us(partial(_match, state.index, request.block_hashes, size)))
-            plans.append(_us(partial(scheduler._cycle.plan, Tracked(request, fleet.now), 0, fleet.now)))
+            plans.append(_us(partial(cycle.plan, Tracked(request, fleet.now), 0, fleet.now)))
         started_ns = time.perf_counter_ns()
         effects = scheduler.handle(arrival, fleet.now)
         if timed:
@@ -78,9 +81,10 @@ def _of_fleet(size: int, decisions: int, recorded: list[Decision]) -> list[Bench
         if len(whole) == decisions:
             break
     return [
-        *_figures(f"decision, {size:,} endpoints", whole, AIM_US.get(size)),
-        *_figures(f"plan, {size:,} endpoints", plans),
-        *_figures(f"index match, {size:,} endpoints", matches),
+        *_figures(f"decide, {size:,} endpoints", choices, AIM_US.get(size)),
+        *_figures(f"of it the index match, {size:,} endpoints", matches),
+        *_figures(f"decide and describe, {size:,} endpoints", plans),
+        *_figures(f"all of RequestArrived, {size:,} endpoints", whole),
     ]
 
 

@@ -107,7 +107,7 @@ class CostModel:
 
     def posted_price(self, view: View) -> float:
         """Seconds that one second of prefill costs the others, as of this view."""
-        return self.price.posted(_mean(view.wait_prefill_s[self.pools.prefill_slots]), view.now_s)
+        return self.price.posted(_mean(view.wait_prefill_s.take(self.pools.prefill_slots)), view.now_s)
 
     def sent_off(self, waits_s: Floats, service_s: float, now: float) -> None:
         """A prefill of `service_s` is sent off, while newcomers would wait for `waits_s`, per slot."""
@@ -120,15 +120,15 @@ class CostModel:
         price = self.posted_price(view)
         cached = reusable_tokens(request, cached_blocks)
         compute_s = pools.fit.prefill_s(float(request.prompt_tokens), cached)
-        of_prefill_s = compute_s[slots]
+        of_prefill_s = compute_s.take(slots)
         prefill = PrefillSide(
             slots=slots,
-            blocked=masks.prefill_blocked[slots],
-            cached_tokens=cached[slots],
-            wait_s=view.wait_prefill_s[slots],
+            blocked=masks.prefill_blocked.take(slots),
+            cached_tokens=cached.take(slots),
+            wait_s=view.wait_prefill_s.take(slots),
             compute_s=of_prefill_s,
-            price_s=(price + view.decode_sequences[slots]) * of_prefill_s,
-            outstanding_tokens=view.outstanding_prefill_tokens[slots],
+            price_s=(price + view.decode_sequences.take(slots)) * of_prefill_s,
+            outstanding_tokens=view.outstanding_prefill_tokens.take(slots),
         )
         decode = self._decode_side(request, view, cached, compute_s, masks, price)
         return Table(prefill, decode, self._network(view), request.service, self._objective_s(request), view, price)
@@ -180,19 +180,19 @@ class CostModel:
         fit = pools.decode_fit
         slots = pools.decode_slots
         service = request.service
-        held = reusable[slots]
-        sequences = view.decode_sequences[slots]
+        held = reusable.take(slots)
+        sequences = view.decode_sequences.take(slots)
         own_context = request.prompt_tokens + request.expected_output_tokens / 2
-        context = view.decode_context_tokens[slots]
+        context = view.decode_context_tokens.take(slots)
         drag_s = fit.step_s_per_sequence + fit.step_s_per_context_token * own_context
         under_way_s = fit.step_s(sequences, context)
         tpot_s = under_way_s + drag_s
         late_s = np.maximum(tpot_s - service.tpot_objective_s, 0.0)
         steps = service.tpot_weight * request.expected_output_tokens
-        compute_s = prefill_s[slots]
+        compute_s = prefill_s.take(slots)
         return DecodeSide(
             slots=slots,
-            blocked=masks.decode_blocked[slots],
+            blocked=masks.decode_blocked.take(slots),
             held_tokens=held,
             moved_bytes=(request.prompt_tokens - held) * pools.kv_bytes_per_token,
             ready_s=self._ready_s(request, view, tpot_s),
@@ -200,10 +200,10 @@ class CostModel:
             tpot_s=tpot_s,
             tpot_cost_s=steps * (tpot_s + service.miss_factor * late_s),
             price_s=(request.expected_output_tokens * sequences) * drag_s,
-            outstanding_tokens=view.outstanding_decode_tokens[slots],
-            local_blocked=masks.local_blocked[slots],
+            outstanding_tokens=view.outstanding_decode_tokens.take(slots),
+            local_blocked=masks.local_blocked.take(slots),
             local_cached_tokens=held,
-            local_wait_s=view.wait_prefill_s[slots],
+            local_wait_s=view.wait_prefill_s.take(slots),
             local_compute_s=compute_s,
             local_price_s=(price * pools.also_prefills + sequences) * compute_s,
         )
@@ -213,10 +213,10 @@ class CostModel:
         must end first, times how long such a request lives."""
         slots = self.pools.decode_slots
         need = np.ceil((request.prompt_tokens + request.expected_output_tokens) / self.pools.block_tokens)
-        lacking = np.maximum(need - view.free_blocks[slots], 0.0)
+        lacking = np.maximum(need - view.free_blocks.take(slots), 0.0)
         if not np.count_nonzero(lacking):
             return lacking
-        in_use = view.blocks_in_use[slots]
+        in_use = view.blocks_in_use.take(slots)
         share = np.minimum(lacking, in_use) / np.maximum(in_use, 1.0)
         return share * request.expected_output_tokens * tpot_s
 

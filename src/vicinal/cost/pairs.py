@@ -28,6 +28,8 @@ from vicinal.domain.chance import Stream
 PAIRS_FIRST = 512
 PAIRS_GROWTH = 8
 """The first pairs bring the ceiling down; after that, many at once cost less than many times a few."""
+SORTED_WHOLE_MAX = 256
+"""Up to this many totals, sorting them all costs less than picking the first of them."""
 _FINITE_MAX = sys.float_info.max
 
 
@@ -100,8 +102,11 @@ def _of_all(table: Table, count: int, chance: Stream, rows: NDArray[np.bool_] | 
         totals = np.concatenate((total_s.ravel(), table.local_s))
     else:
         totals = np.where(rows[:, None], total_s, np.inf).ravel()
-    order = totals.argpartition(count)[: count + 1] if len(totals) > count else np.arange(len(totals))
-    order = order[totals[order].argsort(kind="stable")]
+    if len(totals) > SORTED_WHOLE_MAX:
+        order = totals.argpartition(count)[: count + 1]
+        order = order[totals[order].argsort(kind="stable")]
+    else:
+        order = totals.argsort(kind="stable")[: count + 1]
     places, values = order.tolist(), totals[order].tolist()
     if len(values) > 1 and values[0] == values[1] < np.inf:
         equals = (totals == values[0]).nonzero()[0]

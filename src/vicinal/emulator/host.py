@@ -28,7 +28,8 @@ class PortInUseError(OSError):
         self.url = url
         super().__init__(
             errno.EADDRINUSE,
-            f"{url} of endpoint {endpoint} is in use; give the endpoint another port (`up --port` moves them all), or stop its user",
+            f"{url} of endpoint {endpoint} is in use; give the endpoint another port (`up --port` moves them all), "
+            "or stop its user",
         )
 
 

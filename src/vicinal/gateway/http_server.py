@@ -12,7 +12,7 @@ from vicinal.gateway.limits import Limits
 from vicinal.gateway.server_connection import Handler, ServerConnection
 
 _CURES = {
-    errno.EADDRINUSE: "the port is in use; choose another port with server.port (`up --port`), or stop what listens there",
+    errno.EADDRINUSE: "the port is in use; choose another port (server.port, `up --port`), or stop what listens there",
     errno.EACCES: "this port needs privileges; choose one above 1023",
 }
 

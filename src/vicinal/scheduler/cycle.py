@@ -26,6 +26,17 @@ from vicinal.scheduler.tracked import Tracked
 OTHERS = 8
 
 
+class Chosen(Struct, frozen=True):
+    """A choice, and what it was made from. `ranked` are the cheapest rows of the table."""
+
+    leg: Leg
+    table: Table
+    match: Match
+    out: Filtered
+    ranked: list[Pair]
+    choice: Choice
+
+
 class Placed(Struct, frozen=True):
     """A choice that can be carried out. `compute_s` is the prefill's predicted compute where it will run."""
 
@@ -49,7 +60,17 @@ class Cycle:
         self._local_prefill = local_prefill
 
     def plan(self, tracked: Tracked, queue_length: int, now: float) -> Placed | Filtered:
-        """Choose a plan, or say who was left out and why."""
+        """Choose a plan and write down why, or say who was left out and why."""
+        chosen = self.choose(tracked, now)
+        return chosen if isinstance(chosen, Filtered) else self._described(tracked, chosen, queue_length)
+
+    def plan_decode(self, tracked: Tracked, queue_length: int, now: float) -> Placed | Filtered:
+        """Likewise for where to decode, now that the prefill is done."""
+        chosen = self._choose_decode(tracked, now)
+        return chosen if isinstance(chosen, Filtered) else self._described(tracked, chosen, queue_length)
+
+    def choose(self, tracked: Tracked, now: float) -> Chosen | Filtered:
+        """The decision itself: view, filters, match, table, ranking, policy."""
         request = tracked.request
         view = self._state.view(now)
         out = filtered(request, view, tracked.tried, self._local_prefill)
@@ -57,10 +78,13 @@ class Cycle:
             return out
         match = self._match(request)
         table = self._cost.table(request, view, match.expected, out.masks)
-        return self._decide(tracked, Leg.PREFILL, table, match, out, queue_length, bound=None)
+        ranked = cheapest(table, OTHERS + 1, self._chance)
+        choice = self._policy_choice(request, table, ranked, bound=None)
+        leg = Leg.WHOLE if choice.i == table.local_row else Leg.PREFILL
+        return Chosen(leg, table, match, out, ranked, choice)
 
-    def plan_decode(self, tracked: Tracked, queue_length: int, now: float) -> Placed | Filtered:
-        """Choose again where to decode: the prefill is done. Full endpoints may be chosen, at the price of waiting."""
+    def _choose_decode(self, tracked: Tracked, now: float) -> Chosen | Filtered:
+        """Full endpoints may be chosen, at the price of waiting."""
         assert tracked.plan is not None
         request = tracked.request
         view = self._state.view(now)
@@ -74,30 +98,22 @@ class Cycle:
         if not np.count_nonzero(table.serving):
             return out
         bound = tracked.plan.decode if tracked.decode_bound else None
-        return self._decide(tracked, Leg.DECODE, table, match, roomy, queue_length, bound)
+        ranked = cheapest(table, OTHERS + 1, self._chance)
+        choice = self._policy_choice(request, table, ranked, bound)
+        return Chosen(Leg.DECODE, table, match, roomy, ranked, choice)
 
     def _match(self, request: Request) -> Match:
         return self._state.index.match(request.block_hashes, len(self._state.fleet))
 
-    def _decide(
-        self,
-        tracked: Tracked,
-        leg: Leg,
-        table: Table,
-        match: Match,
-        out: Filtered,
-        queue_length: int,
-        bound: EndpointId | None,
-    ) -> Placed:
+    def _described(self, tracked: Tracked, made: Chosen, queue_length: int) -> Placed:
+        """The choice with all that its record says: the losers, the named alternatives, the inputs and their age."""
         request = tracked.request
-        ranked = cheapest(table, OTHERS + 1, self._chance)
-        choice = self._choose(request, table, ranked, bound)
+        leg, table, match, ranked, choice = made.leg, made.table, made.match, made.ranked, made.choice
         chosen = (choice.i, choice.j)
         named = counterfactuals(table, ranked, choice.j, self._chance)
         others = [place for pair in ranked if (place := (pair.i, pair.j)) != chosen][:OTHERS]
         rows = self._priced(table, [chosen, *others, *(place for _, place in named)], request)
         prefill_slot, decode_slot = _slots(table, choice.i, choice.j)
-        leg = Leg.WHOLE if choice.i == table.local_row else leg
         view = table.view
         decision = Decision(
             request_id=request.id,
@@ -117,7 +133,7 @@ class Cycle:
             others=tuple(rows[place] for place in others),
             counterfactuals=tuple((name, rows[place]) for name, place in named),
             pairs_considered=table.rows_usable,
-            verdicts=out.verdicts(),
+            verdicts=made.out.verdicts(),
             inputs=self._inputs(view, prefill_slot, decode_slot),
             prefill_price_s_per_s=table.prefill_price,
             queue_length=queue_length,
@@ -133,7 +149,7 @@ class Cycle:
         compute_s = table.decode.local_compute_s[choice.j] if leg is Leg.WHOLE else table.prefill.compute_s[choice.i]
         return Placed(decision, prefill_slot, decode_slot, float(compute_s), choice.decode_bound)
 
-    def _choose(self, request: Request, table: Table, ranked: list[Pair], bound: EndpointId | None) -> Choice:
+    def _policy_choice(self, request: Request, table: Table, ranked: list[Pair], bound: EndpointId | None) -> Choice:
         if not np.count_nonzero(table.serving):
             return Choice(ranked[0].i, ranked[0].j, "only local plans can serve: the cheapest of them")
         if bound is not None:

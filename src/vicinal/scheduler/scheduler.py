@@ -67,7 +67,7 @@ class Scheduler:
         self.doubts = Doubts()
         self.reservations = Reservations(state, cost)
         self._chance = chance
-        self._cycle = Cycle(state, cost, policy, chance, settings.local_prefill)
+        self.cycle = Cycle(state, cost, policy, chance, settings.local_prefill)
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         """Take in one event at time `now`, in seconds on the driver's clock, which never goes back."""
@@ -148,7 +148,7 @@ class Scheduler:
 
     def _place(self, tracked: Tracked, now: float) -> list[Effect]:
         """Plan and send off; or hold, or refuse."""
-        placed = self._cycle.plan(tracked, len(self.holding), now)
+        placed = self.cycle.plan(tracked, len(self.holding), now)
         if not isinstance(placed, Placed):
             outcome = refusal(placed, self._retry_after_s())
             if outcome is None:
@@ -177,7 +177,7 @@ class Scheduler:
             tracked.move(Move.FIRST_TOKEN)  # the token that the prefill made is the whole answer
             tracked.first_token_s = now
             return []
-        placed = self._cycle.plan_decode(tracked, len(self.holding), now)
+        placed = self.cycle.plan_decode(tracked, len(self.holding), now)
         if not isinstance(placed, Placed):
             reason = "the prefill is done, but no endpoint can take its KV"
             return [Cancel(tracked.id, tracked.attempt), *self._try_again(tracked, reason, now)]
@@ -252,7 +252,7 @@ class Scheduler:
         effects: list[Effect] = []
         while (request_id := self.holding.first()) is not None:
             tracked = self.requests[request_id]
-            placed = self._cycle.plan(tracked, len(self.holding), now)
+            placed = self.cycle.plan(tracked, len(self.holding), now)
             if isinstance(placed, Placed):
                 self._unhold(tracked, now)
                 effects += self._send(tracked, placed, now)
