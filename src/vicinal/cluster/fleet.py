@@ -61,6 +61,7 @@ class Fleet:
         self.prefills = np.array([e.role.prefills for e in endpoints], dtype=bool)
         self.decodes = np.array([e.role.decodes for e in endpoints], dtype=bool)
         self.kv_blocks = np.array([e.kv_blocks for e in endpoints], dtype=np.float64)
+        self.kv_tokens = np.array([e.kv_tokens for e in endpoints], dtype=np.float64)
         self.block_tokens = np.array([e.block_tokens for e in endpoints], dtype=np.float64)
         self.kv_bytes_per_token = np.array([e.kv_bytes_per_token for e in endpoints], dtype=np.float64)
         self.sequences_max = np.array([e.sequences_max for e in endpoints], dtype=np.float64)

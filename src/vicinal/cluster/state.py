@@ -26,6 +26,7 @@ class _Strangers:
 
     said: Said
     answering: NDArray[np.bool_]
+    none: bool
     prefills: NDArray[np.float64]
     decodes: NDArray[np.float64]
 
@@ -119,21 +120,24 @@ class ClusterState:
         in_use = ledger.blocks_reserved + said.foreign_blocks
         margin = fleet.kv_blocks * self.freshness.hbm_margin_share(ages_s)
         known = self.freshness.known(ages_s)
+        wait_s = ledger.wait_s(now)
+        sequences = ledger.decode_count + ledger.pencilled_count
+        context_tokens = ledger.decode_context_tokens + ledger.pencilled_context_tokens
+        if not strangers.none:
+            wait_s = wait_s + strangers.prefills * self.mean_prefill_s
+            sequences = sequences + strangers.decodes
+            context_tokens = context_tokens + strangers.decodes * self.mean_context_tokens
         return View(
             now_s=now,
             fleet=fleet,
             known=known,
             usable=strangers.answering & known,
-            wait_prefill_s=ledger.wait_s(now) + strangers.prefills * self.mean_prefill_s,
+            wait_prefill_s=wait_s,
             outstanding_prefill_tokens=ledger.prefill_tokens,
             outstanding_decode_tokens=ledger.decode_tokens,
             prefill_count=ledger.prefill_count,
-            decode_sequences=ledger.decode_count + ledger.pencilled_count + strangers.decodes,
-            decode_context_tokens=(
-                ledger.decode_context_tokens
-                + ledger.pencilled_context_tokens
-                + strangers.decodes * self.mean_context_tokens
-            ),
+            decode_sequences=sequences,
+            decode_context_tokens=context_tokens,
             free_blocks=fleet.kv_blocks - margin - in_use,
             blocks_in_use=in_use,
             foreign_requests=said.foreign_requests,
@@ -149,6 +153,7 @@ def _strangers(fleet: Fleet, said: Said) -> _Strangers:
     return _Strangers(
         said=said,
         answering=fleet.active & said.reachable,
+        none=not foreign.any(),
         prefills=np.where(fleet.prefills, foreign, 0.0),
         decodes=np.where(fleet.prefills, 0.0, foreign),
     )

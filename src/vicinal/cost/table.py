@@ -45,7 +45,8 @@ class Table:
     """Rows are addressed as (i, j): positions in `prefill.slots` and `decode.slots`; i == `local_row` means local.
 
     `prefill_price` is what was posted for a second of prefill. `local_s` is the cost of the local plan on each decode
-    endpoint (D,). `small` says that pricing every pair is cheap.
+    endpoint (D,). `serving` says which prefill endpoints have a decode endpoint to go with (P,), `small` that pricing
+    every pair is cheap.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Table:
         self.of_decode_s = np.where(decode.blocked, np.inf, of_decode_s)
         local_s = self.ttft_cost_s(decode.local_wait_s + decode.local_compute_s) + of_decode_s + decode.local_price_s
         self.local_s: Floats = np.where(decode.local_blocked, np.inf, local_s)
+        self.serving = self._serving()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -161,9 +163,7 @@ class Table:
         """Column j of `usable`, (P,), for a decode endpoint that may serve."""
         return np.asarray(~self.prefill.blocked & self.network.paths.distinct[:, j])
 
-    @cached_property
-    def serving(self) -> NDArray[np.bool_]:
-        """(P,): prefill endpoints with at least one decode endpoint to go with."""
+    def _serving(self) -> NDArray[np.bool_]:
         if _free(self.decode.blocked) > 1:
             return ~self.prefill.blocked
         serving: NDArray[np.bool_] = np.any(self.usable, axis=1)

@@ -19,22 +19,19 @@ class Match:
     """Blocks of a prompt per slot, int32, shape (slots,), contiguous from the prompt's start; read-only.
 
     `expected` counts blocks with a copy that is ready or that a planned request will have made by then, `ready` only
-    the former. It is made of a walk from the root (`RunTree.follow`), when it is asked for, for slots 0 to `slots` - 1.
+    the former, when it is asked for. It is made of a walk from the root (`RunTree.follow`), for slots 0 to `slots` - 1.
     """
 
     def __init__(self, stretches: Sequence[Stretch], slots: int) -> None:
         # The masks are taken now: runs change with the next event.
         self._ready = [(run.holders, stop - start) for run, start, stop in stretches]
-        self._expected = [(run.holders | run.expected, stop - start) for run, start, stop in stretches]
         self._slots = slots
-
-    @cached_property
-    def expected(self) -> NDArray[np.int32]:
-        return _fixed(_lengths(self._expected, self._slots))
+        expected = [(run.holders | run.expected, stop - start) for run, start, stop in stretches]
+        self.expected = _fixed(_lengths(expected, slots))
 
     @cached_property
     def ready(self) -> NDArray[np.int32]:
-        return self.expected if self._ready == self._expected else _fixed(_lengths(self._ready, self._slots))
+        return _fixed(_lengths(self._ready, self._slots))
 
     def ready_at(self, slot: int) -> int:
         """One element of `ready`, without the others."""

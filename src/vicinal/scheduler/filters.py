@@ -17,8 +17,8 @@ Mask = NDArray[np.bool_]
 
 
 class Filtered(Struct, frozen=True):
-    """`rules` maps each rule to the slots that it leaves out, `out` is all of them together; `no_local` says who must
-    not serve both phases, None for nobody. `masks` is what follows for each role in a plan."""
+    """`rules` maps each rule that was looked at to the slots that it leaves out, `out` is all of them together;
+    `no_local` says who must not serve both phases, None for nobody. `masks` is what follows for each role in a plan."""
 
     masks: Masks
     rules: dict[Rule, Mask]
@@ -43,7 +43,9 @@ class Filtered(Struct, frozen=True):
 
     def under(self, rules: Sequence[Rule]) -> "Filtered":
         """The same as if only these rules were in force."""
-        return _collected(self.request, self.view, {rule: self.rules[rule] for rule in rules}, self.no_local)
+        return _collected(
+            self.request, self.view, {rule: self.rules[rule] for rule in rules if rule in self.rules}, self.no_local
+        )
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One per endpoint that is left out, with the most permanent rule against it."""
@@ -64,10 +66,9 @@ def filtered(request: Request, view: View, tried: set[EndpointId], local_allowed
     tokens = request.prompt_tokens + request.expected_output_tokens
     rules = {
         Rule.MODEL: ~fleet.of_model(request.model),
-        Rule.TOO_LONG: (request.prompt_tokens >= fleet.model_tokens_max)
-        | (tokens > fleet.kv_blocks * fleet.block_tokens),
+        Rule.TOO_LONG: (request.prompt_tokens >= fleet.model_tokens_max) | (tokens > fleet.kv_tokens),
         Rule.UNHEALTHY: ~view.known,
-        Rule.TRIED: _tried(view, tried, len(fleet)),
+        **({Rule.TRIED: _tried(view, tried)} if tried else {}),
         Rule.UNREACHABLE: ~view.usable,
         # An endpoint that is empty takes whatever fits it at all: no request that ends there would make more room.
         Rule.HEADROOM: (np.ceil(tokens / fleet.block_tokens) > view.free_blocks) & (view.blocks_in_use > 0),
@@ -95,10 +96,9 @@ def _any_free(blocked: Mask) -> bool:
     return int(np.count_nonzero(blocked)) < len(blocked)
 
 
-def _tried(view: View, tried: set[EndpointId], slots: int) -> Mask:
-    mask = np.zeros(slots, dtype=bool)
-    if tried:
-        mask[[view.fleet.slots[endpoint] for endpoint in tried if endpoint in view.fleet.slots]] = True
+def _tried(view: View, tried: set[EndpointId]) -> Mask:
+    mask = np.zeros(len(view.fleet), dtype=bool)
+    mask[[view.fleet.slots[endpoint] for endpoint in tried if endpoint in view.fleet.slots]] = True
     return mask
 
 
