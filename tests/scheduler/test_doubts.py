@@ -18,6 +18,17 @@ def test_a_wrong_block_size_is_loud_and_said_once() -> None:
     assert only(Warn, play.reported("r1-d1", 0.1, kv_blocks=10)).kind == "kv_blocks"
 
 
+@pytest.mark.mission("B12")
+def test_an_endpoint_that_stops_answering_is_named_once_until_it_is_back() -> None:
+    play = Play(racks(1, 1, 1))
+    warning = only(Warn, play.unreachable("r1-p1"))
+    assert (warning.kind, warning.endpoint) == ("unreachable", "r1-p1")
+    assert "timed out" in warning.text
+    assert every(Warn, play.unreachable("r1-p1", 1.0)) == []
+    play.reported("r1-p1", 1.0)
+    assert only(Warn, play.unreachable("r1-p1", 1.0)).endpoint == "r1-p1"
+
+
 def test_an_engine_that_agrees_or_does_not_say_raises_no_doubt() -> None:
     play = Play(racks(1, 1, 1))
     assert play.reported("r1-p1", 0.1) == []

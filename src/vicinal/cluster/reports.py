@@ -94,11 +94,13 @@ class Reports:
             row["foreign_blocks"] = min(extra, row["seen_blocks"])
             row["seen_blocks"] = extra
 
-    def lose(self, slot: int, now: float) -> None:
-        """The endpoint did not answer: it takes no new work until it reports again."""
+    def lose(self, slot: int, now: float) -> bool:
+        """The endpoint did not answer: it takes no new work until it reports again. True when it answered before."""
+        answered = bool(self.table[slot]["reachable"])
         self.table[slot]["reachable"] = False
         self.table[slot]["lost_s"] = now
         self._said = None
+        return answered
 
     def ages_s(self, now: float) -> NDArray[np.float64]:
         """Per slot; infinite where no report ever came."""

@@ -106,10 +106,10 @@ class ClusterState:
             self.engine_blocks.apply(slot, event)
             self.events_s[slot] = now
 
-    def lose(self, endpoint: EndpointId, now: float) -> None:
+    def lose(self, endpoint: EndpointId, now: float) -> bool:
+        """True when the endpoint answered until now."""
         slot = self.slot(endpoint)
-        if slot is not None:
-            self.reports.lose(slot, now)
+        return slot is not None and self.reports.lose(slot, now)
 
     def view(self, now: float) -> View:
         fleet, ledger, said = self.fleet, self.ledger, self.reports.said

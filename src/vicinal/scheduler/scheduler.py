@@ -94,9 +94,9 @@ class Scheduler:
                 self.state.apply_report(report)
                 slot = self.state.slot(report.endpoint)
                 return [] if slot is None else [*self.doubts.raised_by(self.state.fleet.endpoints[slot], report)]
-            case EndpointUnreachable(endpoint, _):
-                self.state.lose(endpoint, now)
-                return []
+            case EndpointUnreachable(endpoint, reason):
+                words = f"{endpoint} does not answer ({reason}); it takes no new work until it reports again"
+                return [Warn("unreachable", endpoint, words)] if self.state.lose(endpoint, now) else []
             case TopologyChanged(endpoints):
                 self._change_fleet(endpoints, now)
                 return []
