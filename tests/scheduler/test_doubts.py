@@ -29,6 +29,12 @@ def test_an_endpoint_that_stops_answering_is_named_once_until_it_is_back() -> No
     assert only(Warn, play.unreachable("r1-p1", 1.0)).endpoint == "r1-p1"
 
 
+def test_an_endpoint_that_never_answered_is_named_too() -> None:
+    play = Play(racks(1, 1, 1), reported=False)
+    assert only(Warn, play.unreachable("r1-p1")).kind == "unreachable"
+    assert every(Warn, play.unreachable("r1-p1", 1.0)) == []
+
+
 def test_an_engine_that_agrees_or_does_not_say_raises_no_doubt() -> None:
     play = Play(racks(1, 1, 1))
     assert play.reported("r1-p1", 0.1) == []

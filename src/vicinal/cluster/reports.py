@@ -95,12 +95,12 @@ class Reports:
             row["seen_blocks"] = extra
 
     def lose(self, slot: int, now: float) -> bool:
-        """The endpoint did not answer: it takes no new work until it reports again. True when it answered before."""
-        answered = bool(self.table[slot]["reachable"])
+        """The endpoint did not answer: it takes no new work until it reports again. True when that is news."""
+        news = bool(self.table[slot]["reachable"] or self.table[slot]["lost_s"] == -np.inf)
         self.table[slot]["reachable"] = False
         self.table[slot]["lost_s"] = now
         self._said = None
-        return answered
+        return news
 
     def ages_s(self, now: float) -> NDArray[np.float64]:
         """Per slot; infinite where no report ever came."""

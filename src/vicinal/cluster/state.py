@@ -107,7 +107,7 @@ class ClusterState:
             self.events_s[slot] = now
 
     def lose(self, endpoint: EndpointId, now: float) -> bool:
-        """True when the endpoint answered until now."""
+        """True when it is news that the endpoint does not answer."""
         slot = self.slot(endpoint)
         return slot is not None and self.reports.lose(slot, now)
 
