@@ -1,5 +1,6 @@
 """The ledger against a naive twin that keeps plain lists and adds everything up anew each time."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -252,3 +253,22 @@ def test_uneven_sums_of_an_empty_queue_are_zero_exactly() -> None:
         ledger.close_prefill(RequestId(str(n)), 0.0)
     assert ledger.backlog_s.tolist() == [0.0]
     assert np.all(ledger.wait_s(0.0) == 0.0)
+
+
+class Unwalked(dict[tuple[RequestId, int], int]):
+    def __iter__(self) -> Iterator[tuple[RequestId, int]]:
+        raise AssertionError("a release looks through everybody's reservations")
+
+
+def test_a_release_does_not_look_through_the_reservations_of_others() -> None:
+    """With 500 endpoints there are some 100,000 of them, and every request that ends is released."""
+    ledger = Ledger()
+    ledger.resize(3, 0)
+    ledger.blocks = Unwalked()
+    a, b = RequestId("a"), RequestId("b")
+    for owner, slot, blocks in ((a, 0, 5), (a, 2, 6), (b, 0, 7), (a, 2, 8)):
+        ledger.hold_blocks(owner, slot, blocks)
+    ledger.release(a, 0.0)
+    ledger.release(a, 0.0)
+    assert ledger.blocks_reserved.tolist() == [7.0, 0.0, 0.0]
+    assert (ledger.slots_held(a), ledger.slots_held(b)) == ((), (0,))

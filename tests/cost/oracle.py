@@ -122,8 +122,10 @@ def _compute_s(world: World, slot: int) -> float:
 
 
 def _price(world: World) -> float:
-    """The price of prefill, posted for the mean wait over all endpoints that prefill."""
-    waits = [float(world.view.wait_prefill_s[slot]) for slot, e in enumerate(world.endpoints) if e.role.prefills]
+    """The price of prefill, posted for the mean wait over all endpoints that prefill and answer."""
+    view = world.view
+    answering = [slot for slot, e in enumerate(world.endpoints) if e.role.prefills and view.usable[slot]]
+    waits = [float(view.wait_prefill_s[slot]) for slot in answering]
     return world.model.price.posted(sum(waits) / len(waits) if waits else 0.0, NOW)
 
 

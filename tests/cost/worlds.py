@@ -85,6 +85,7 @@ def loaded(rng: np.random.Generator, idle: View, full_share: float, flows_max: i
     free = np.where(rng.random(slots) < full_share, rng.integers(-50, 200, slots), blocks - in_use)
     return structs.replace(
         idle,
+        usable=rng.random(slots) < 0.8,
         wait_prefill_s=np.where(rng.random(slots) < 0.3, 0.0, rng.exponential(0.5, slots)),
         outstanding_prefill_tokens=np.floor(rng.exponential(5000.0, slots)),
         outstanding_decode_tokens=np.floor(rng.exponential(5000.0, slots)),

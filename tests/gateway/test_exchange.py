@@ -137,7 +137,8 @@ async def test_a_client_fault_is_passed_on_with_its_body(world, kit, leg) -> Non
     response = await world.ask(STREAMED)
     assert (response.status, response.json) == (400, error)
     failed = world.scheduler.of(LegFailed)[0]
-    assert (failed.client_fault, failed.started, failed.reason) == (True, False, "bad top_p")
+    assert (failed.client_fault, failed.started) == (True, False)
+    assert failed.reason == "the engine finds the request wrong: HTTP 400"
 
 
 async def test_a_500_for_length_reaches_the_client_as_400(world, kit) -> None:
@@ -481,3 +482,99 @@ async def test_stop_cuts_what_does_not_finish(world, kit) -> None:
     await client.head()
     await world.gateway.stop()
     assert world.scheduler.kinds()[-1] == "ClientGone"
+
+
+@pytest.mark.parametrize("end", ["answer", "stream", "prefill_answer", "client_fault"])
+async def test_a_request_that_follows_in_the_same_packet_has_a_name_of_its_own(world, kit, end) -> None:
+    """It comes while the one before it ends, before the core knows of that: one of the same name would be refused."""
+    script = {
+        "answer": answers(WHOLE),
+        "stream": streams(kit.text_event("a")),
+        "prefill_answer": answers(kit.prefill_answer("stop", b"null")),
+        "client_fault": answers({"error": {"message": "no"}}, 400),
+    }[end]
+    await world.engine("p", script)
+    await world.engine("d", script)
+    if end == "prefill_answer":
+        kit.hands_off(world.scheduler)
+    else:
+        kit.goes_whole(world.scheduler)
+    await world.start()
+    client = await world.client()
+    body = BODY | {"stream": end == "stream"}
+    client.send(kit.message(body, headers="X-Request-Id: same\r\n") * 2)
+    assert (await client.response()).status == (await client.response()).status
+    last = LegFailed if end == "client_fault" else RequestFinished
+    await world.scheduler.saw(last, 2)
+    first, second = [event.request.id for event in world.scheduler.of(RequestArrived)]
+    assert first == "same" != second
+    assert [event.request_id for event in world.scheduler.of(last)] == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (422, {"detail": [{"loc": ["body", "prompt"], "msg": "wrong", "input": "SECRET prompt"}]}),
+        (400, {"error": {"message": "bad value: SECRET prompt"}}),
+    ],
+)
+async def test_what_an_engine_quotes_of_a_request_reaches_the_client_only(world, kit, status, body) -> None:
+    await world.engine("d", answers(body, status))
+    kit.goes_whole(world.scheduler)
+    await world.start()
+    response = await world.ask(BODY)
+    assert (response.status, response.json) == (status, body)
+    failed = await world.scheduler.saw(LegFailed)
+    assert failed.client_fault
+    assert str(status) in failed.reason
+    assert "SECRET" not in failed.reason
+
+
+async def test_the_reason_of_a_failed_leg_is_one_line_of_bounded_length(world, kit) -> None:
+    await world.engine("d", answers({"error": {"message": "x\n" * 1_000_000}}, 500))
+    kit.goes_whole(world.scheduler)
+    await world.start()
+    assert (await world.ask(BODY)).status == 502
+    reason = (await world.scheduler.saw(LegFailed)).reason
+    assert len(reason) < 1000
+    assert len(reason.splitlines()) == 1
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize("leg", ["p", "d"])
+async def test_an_answer_nested_beyond_reading_leaves_nobody_waiting(world, kit, status, leg) -> None:
+    deep = b'{"error":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    await world.engine("p", answers(deep if leg == "p" else kit.prefill_answer(), status if leg == "p" else 200))
+    await world.engine("d", answers(deep, status))
+    kit.hands_off(world.scheduler)
+    await world.start()
+    response = await world.ask(BODY)
+    fails = status != 200 or leg == "p"
+    assert response.status == (502 if fails and status != 400 else status)
+    await world.scheduler.saw(LegFailed if fails else RequestFinished)
+
+
+async def test_a_prefill_answer_that_cannot_be_told_as_a_stream_fails_its_leg(world, kit) -> None:
+    strange = {"choices": [{"finish_reason": "stop", "message": ["Hi"]}]}
+    await world.engine("p", answers(strange))
+    kit.hands_off(world.scheduler)
+    await world.start()
+    chat = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
+    assert (await world.ask(chat, "/v1/chat/completions")).status == 502
+
+
+async def test_an_engine_that_ends_a_stream_in_order_with_an_error_has_failed(world, kit) -> None:
+    """vLLM ends a stream with an event of the error and [DONE] when its engine dies."""
+    error = {"error": {"message": "EngineCore encountered an issue", "type": "InternalServerError", "code": 500}}
+    await world.engine("d", streams(kit.text_event("a"), error, usage=None))
+    kit.goes_whole(world.scheduler)
+    await world.start()
+    response = await world.ask(STREAMED)
+    assert response.status == 200
+    assert json.dumps(error).encode() in response.body
+    assert response.body.endswith(b"data: [DONE]\n\n")
+    failed = await world.scheduler.saw(LegFailed)
+    assert (failed.started, failed.client_fault) == (True, False)
+    assert failed.reason == "HTTP 500: EngineCore encountered an issue"
+    assert not world.scheduler.of(RequestFinished)
+    assert world.gateway.counters.streams_broken == 1

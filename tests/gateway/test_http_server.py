@@ -238,3 +238,15 @@ async def test_a_client_too_many_is_closed_and_the_others_are_served(world) -> N
     first.send(b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n")
     assert (await first.reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
     assert world.gateway.counters.refused == 1
+
+
+async def test_an_answer_to_head_has_no_body_and_the_next_answer_follows(echo, kit) -> None:
+    client = await echo.client()
+    client.send(
+        b"HEAD /health HTTP/1.1\r\nHost: x\r\n\r\nHEAD /nowhere HTTP/1.1\r\nHost: x\r\n\r\n" + kit.message(tokens(7))
+    )
+    status, headers = await client.head()
+    assert (status, headers["allow"]) == (405, "GET")
+    assert int(headers["content-length"]) > 0
+    assert (await client.head())[0] == 404
+    assert (await client.response()).error["message"] == "tokens 7"

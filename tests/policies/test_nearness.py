@@ -104,3 +104,9 @@ def test_decode_chosen_anew_is_near_the_prefill() -> None:
     seen = Situation(racks(2, 1, 2), loads={"r1-d1": 50, "r1-d2": 40}, cached={"r1-p1": 100})
     for policy in (PrefillFirst(), Affinity()):
         assert seen.choose(policy, prefill="r1-p1") == ("r1-p1", "r1-d2")
+
+
+@pytest.mark.mission("A3", "A4")
+def test_of_an_empty_prompt_nothing_is_cached() -> None:
+    seen = Situation(racks(1, 1, 1), request=request("empty", 0))
+    assert seen.draws(Affinity) == {("r1-p1", "r1-d1")}

@@ -39,3 +39,14 @@ def test_an_engine_that_agrees_or_does_not_say_raises_no_doubt() -> None:
     play = Play(racks(1, 1, 1))
     assert play.reported("r1-p1", 0.1) == []
     assert play.reported("r1-p1", 0.1, block_tokens=16, kv_blocks=75_000) == []
+
+
+@pytest.mark.mission("B12")
+def test_a_cure_that_does_not_cure_is_named_again() -> None:
+    """The operator changes the description, and the engine still says something else."""
+    play = Play(racks(1, 1, 1))
+    play.reported("r1-p1", 0.1, kv_blocks=10)
+    play.fleet(racks(1, 1, 1, kv_blocks=20))
+    warning = only(Warn, play.reported("r1-p1", 0.1, kv_blocks=10))
+    assert "says kv_blocks = 10, its configuration says 20" in warning.text
+    assert every(Warn, play.reported("r1-p1", 0.1, kv_blocks=10)) == []

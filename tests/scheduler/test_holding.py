@@ -88,6 +88,14 @@ def test_an_alarm_ends_the_oldest_wait_exactly_when_it_is_due() -> None:
     assert play.scheduler.next_alarm() is None
 
 
+def test_whoever_waited_for_an_endpoint_that_does_not_answer_is_not_told_that_all_were_full() -> None:
+    play = Play(ONE_SEQUENCE, settings=SchedulerSettings(hold_s_max=10.0))
+    play.unreachable("r1-d1")
+    assert play.arrive(request("a")) == []
+    outcome = only(Answer, play.alarm()).outcome
+    assert outcome.reason == "no endpoint that answers had room within 10.0 s"
+
+
 def test_an_alarm_before_time_ends_nothing() -> None:
     from vicinal.domain.events import AlarmRang
 

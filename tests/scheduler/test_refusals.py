@@ -36,7 +36,15 @@ def test_a_prompt_too_long_for_everybody() -> None:
 
 
 def test_a_prompt_that_no_memory_could_hold_is_too_long_as_well() -> None:
-    assert refused(Play(racks(kv_blocks=200)), request("a", 4096)).ending is Ending.TOO_LONG
+    outcome = refused(Play(racks(kv_blocks=200)), request("a", 4096))
+    assert outcome.ending is Ending.TOO_LONG
+    assert "4196 tokens do not fit its 3200" in outcome.reason, "the figure that is too small, not the model's"
+
+
+def test_the_answer_needs_no_room_where_only_the_prompt_is_computed() -> None:
+    """4,096 tokens fit 4,800; with an answer of 1,000 they would not."""
+    play = Play([endpoint("p", Role.PREFILL, kv_blocks=300), endpoint("d", Role.DECODE)])
+    assert only(Dispatch, play.arrive(request("a", 4096, 1000))).endpoint == "p"
 
 
 def test_a_prompt_too_long_for_one_goes_to_another() -> None:

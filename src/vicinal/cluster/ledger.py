@@ -45,6 +45,7 @@ class Ledger:
         self.pencilled: dict[RequestId, DecodeWork] = {}
         self.decodes: dict[RequestId, DecodeWork] = {}
         self.blocks: dict[tuple[RequestId, int], int] = {}
+        self._slots_held: dict[RequestId, tuple[int, ...]] = {}
         self.transfers: dict[RequestId, Transfer] = {}
         self._queues: list[dict[RequestId, None]] = []
         self.head_compute_s = np.zeros(0)
@@ -127,10 +128,21 @@ class Ledger:
         """Count HBM of `slot` as taken by `owner`. A second hold of the same owner and slot replaces the first."""
         self.free_blocks(owner, slot)
         self.blocks[owner, slot] = blocks
+        self._slots_held[owner] = (*self.slots_held(owner), slot)
         self.blocks_reserved[slot] += blocks
 
     def free_blocks(self, owner: RequestId, slot: int) -> None:
-        self.blocks_reserved[slot] -= self.blocks.pop((owner, slot), 0)
+        blocks = self.blocks.pop((owner, slot), None)
+        if blocks is None:
+            return
+        self.blocks_reserved[slot] -= blocks
+        left = tuple(other for other in self._slots_held.pop(owner) if other != slot)
+        if left:
+            self._slots_held[owner] = left
+
+    def slots_held(self, owner: RequestId) -> tuple[int, ...]:
+        """The slots on which `owner` has HBM. A big fleet has too many reservations to look through for one owner's."""
+        return self._slots_held.get(owner, ())
 
     def start_transfer(self, owner: RequestId, transfer: Transfer) -> None:
         """Count a flow on the transfer's links. After `resize` each open transfer is started again on the new links."""
@@ -149,8 +161,8 @@ class Ledger:
         self.rub_out_decode(owner)
         self.close_decode(owner)
         self.end_transfer(owner)
-        for key in [key for key in self.blocks if key[0] == owner]:
-            self.free_blocks(*key)
+        for slot in self.slots_held(owner):
+            self.free_blocks(owner, slot)
 
     def wait_s(self, now: float) -> NDArray[np.float64]:
         """Per slot: seconds until prefill work sent now would begin. The head never owes less than nothing."""

@@ -79,6 +79,16 @@ def _ports_exist(config: Config) -> Iterator[Finding]:
                 yield ("endpoint", at, name), f'"{url}" has no port between 1 and 65535'
 
 
+def _addresses_can_be_reached(config: Config) -> Iterator[Finding]:
+    for at, entry in enumerate(config.endpoint):
+        for name, url in _urls(entry):
+            if "://*:" in url:  # what the engine's own configuration says, where it listens everywhere
+                yield (
+                    ("endpoint", at, name),
+                    f'"{url}" is no address to connect to: name the engine\'s host instead of *',
+                )
+
+
 def _engines_speak_http(config: Config) -> Iterator[Finding]:
     for at, entry in enumerate(config.endpoint):
         if not entry.url.startswith("http://"):
@@ -156,6 +166,7 @@ _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _engines_speak_http,
     _dialects_exist,
     _ports_exist,
+    _addresses_can_be_reached,
     _addresses_are_unique,
     _kv_is_said_once,
     _kv_is_alike,

@@ -45,8 +45,8 @@ class Masks(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Pools:
-    """What follows from the fleet alone: who is in which pool, the paths between the pools, and the fits, of all slots
-    (`fit`) and of the decode pool. The figures from `block_tokens` on are the decode pool's too."""
+    """What follows from the fleet alone: who is in which pool (nobody who left), the paths between the pools, and the
+    fits, of all slots (`fit`) and of the decode pool. The figures from `block_tokens` on are the decode pool's too."""
 
     prefill_slots: NDArray[np.intp]
     decode_slots: NDArray[np.intp]
@@ -74,8 +74,8 @@ class CostModel:
 
     def rebuild(self, fleet: Fleet, topology: Topology) -> None:
         """The fleet changed: look up fits and paths anew."""
-        prefill_slots = np.flatnonzero(fleet.prefills)
-        decode_slots = np.flatnonzero(fleet.decodes)
+        prefill_slots = np.flatnonzero(fleet.prefills & fleet.active)
+        decode_slots = np.flatnonzero(fleet.decodes & fleet.active)
         paths = path_table(topology, prefill_slots.tolist(), decode_slots.tolist())
         self._pools = _Pools(
             prefill_slots=prefill_slots,
@@ -89,7 +89,7 @@ class CostModel:
             block_tokens=fleet.block_tokens[decode_slots],
             kv_bytes_per_token=fleet.kv_bytes_per_token[decode_slots],
             also_prefills=fleet.prefills[decode_slots].astype(np.float64),
-            distinct_fits=tuple({self._profile(e.profile) for e in fleet.endpoints if e.role.prefills}),
+            distinct_fits=tuple({self._profile(fleet.endpoints[slot].profile) for slot in prefill_slots}),
         )
 
     def _stack(self, fleet: Fleet, slots: NDArray[np.intp]) -> Fit:
@@ -107,11 +107,16 @@ class CostModel:
 
     def posted_price(self, view: View) -> float:
         """Seconds that one second of prefill costs the others, as of this view."""
-        return self.price.posted(_mean(view.wait_prefill_s.take(self.pools.prefill_slots)), view.now_s)
+        return self.price.posted(self._pool_wait_s(view), view.now_s)
 
-    def sent_off(self, waits_s: Floats, service_s: float, now: float) -> None:
-        """A prefill of `service_s` is sent off, while newcomers would wait for `waits_s`, per slot."""
-        self.price.observe(_mean(waits_s[self.pools.prefill_slots]), service_s, now)
+    def sent_off(self, view: View, service_s: float, now: float) -> None:
+        """A prefill of `service_s` is sent off, chosen from this view."""
+        self.price.observe(self._pool_wait_s(view), service_s, now)
+
+    def _pool_wait_s(self, view: View) -> float:
+        """The mean wait over the endpoints that answer: a silent one has no queue that anybody could join."""
+        slots = self.pools.prefill_slots
+        return _mean(view.wait_prefill_s.take(slots)[view.usable.take(slots)])
 
     def table(self, request: Request, view: View, cached_blocks: NDArray[np.int32], masks: Masks) -> Table:
         """Price all plans for a request that arrives now. `cached_blocks` is per slot, contiguous from the root."""

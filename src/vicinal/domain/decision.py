@@ -78,7 +78,8 @@ class Decision(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """What really happened to a request, beside what its last decision predicted. Unknown figures are None."""
+    """What really happened to a request, beside what the decisions of its last attempt predicted: the one that began
+    it, and for `predicted_tpot_s` and `moved_tokens` the last one. Unknown figures are None."""
 
     request_id: RequestId
     at_s: float

@@ -37,6 +37,9 @@ from vicinal.gateway.responder import Responder
 from vicinal.gateway.upstream import UpstreamPool
 
 _NO_ANSWER = ("abort", "error")
+_NOT_AN_ANSWER = (ValueError, TypeError, AttributeError, RecursionError)
+"""What comes of JSON that is no answer: parts that are missing, of other types, or nested too deeply."""
+_REASON_CHARS = 500
 
 
 class Surroundings(Protocol):
@@ -116,6 +119,7 @@ class Exchange:
         """End the request with `outcome`; a stream that has begun ends with an error event and its connection."""
         self._drop_leg()
         self._end()
+        self._shared.forget(self.id)
         if self._responder.started:
             self._responder.write(error_event(outcome_body(outcome)))
             self._responder.finish(close=True)
@@ -130,6 +134,7 @@ class Exchange:
             return
         self._drop_leg()
         self._end()
+        self._shared.forget(self.id)
         self._shared.counters.clients_gone += 1
         self._shared.link.post(ClientGone(self.id))
 
@@ -157,6 +162,11 @@ class Exchange:
             return
         self._end()
         self._responder.finish()
+        error = leg.tally.error
+        if error is not None:  # the client has read it already; the core has not
+            self._shared.forget(self.id)
+            self.leg_failed(leg, _reason(error.status, error))
+            return
         usage = leg.tally.usage
         tokens = usage.completion_tokens
         if tokens is None:
@@ -208,31 +218,45 @@ class Exchange:
         self._shared.link.post(PrefillDone(self.id, leg.attempt, answer.usage.cached_tokens))
 
     def _answer_from_prefill(self, leg: HeldLeg, body: bytes, usage: Usage) -> None:
+        events = b""
+        if self._parsed.request.streamed:
+            try:
+                events = as_stream(body, chat=self._parsed.chat, include_usage=self._parsed.include_usage)
+            except _NOT_AN_ANSWER as error:
+                self.leg_failed(leg, f"the prefill leg's answer cannot be told as a stream: {type(error).__name__}")
+                return
         self._end()
         self._shared.counters.prefill_answers += 1
         if self._parsed.request.streamed:
-            events = as_stream(body, chat=self._parsed.chat, include_usage=self._parsed.include_usage)
             self._responder.start(200, EVENT_STREAM, _id_line(self.id))
             self._responder.write(events)
             self._responder.finish()
         else:
             self._respond(200, JSON, body)
+        self._shared.forget(self.id)
         self._shared.link.post(PrefillDone(self.id, leg.attempt, usage.cached_tokens, handed_off=False))
         self._finished(leg, usage.completion_tokens, usage.cached_tokens)
 
     def _refused(self, leg: HeldLeg, error: EngineError, status: int, content_type: bytes, body: bytes) -> None:
-        """An error answer: the client's own fault is passed on at once, anything else is the core's to decide."""
+        """An error answer: the client's own fault is passed on at once, anything else is the core's to decide.
+
+        Engines quote a request in what they say is wrong with it. The core's reasons are logged and recorded, and what
+        a client sent is not: the client alone reads those words.
+        """
         if not error.client_fault:
-            self.leg_failed(leg, f"HTTP {status}: {error.message}")
+            self.leg_failed(leg, _reason(status, error))
             return
         self._end()
         if error.status == status:
             self._respond(status, content_type, body)
         else:
             self._respond(error.status, JSON, error_body(error.status, error.message))
-        self._shared.link.post(LegFailed(self.id, leg.attempt, leg.leg, error.message, client_fault=True))
+        reason = f"the engine finds the request wrong: HTTP {status}"
+        self._shared.forget(self.id)
+        self._shared.link.post(LegFailed(self.id, leg.attempt, leg.leg, reason, client_fault=True))
 
     def _finished(self, leg: HeldLeg, output_tokens: int | None, cached_tokens: int | None) -> None:
+        self._shared.forget(self.id)
         if output_tokens is not None:
             self._shared.lengths.observe(self._parsed.request.model, output_tokens)
         self._shared.link.post(RequestFinished(self.id, leg.attempt, output_tokens, cached_tokens))
@@ -246,11 +270,17 @@ class Exchange:
             self._leg = None
 
     def _end(self) -> None:
+        """Nothing is to be done any more. The id is forgotten only after the answer: on its last byte the connection's
+        next request may come, and the core, which does not know of the end yet, would refuse a second of that name."""
         self._over = True
         self._leg = None
         self._params = None
         self._body = b""
-        self._shared.forget(self.id)
+
+
+def _reason(status: int, error: EngineError) -> str:
+    """An engine's words on one line of bounded length, as logs need them."""
+    return f"HTTP {status}: {' '.join(error.message.split())[:_REASON_CHARS]}"
 
 
 def _id_line(request_id: RequestId, attempt: int = 1) -> bytes:

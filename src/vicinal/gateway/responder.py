@@ -31,18 +31,28 @@ class Wire(Protocol):
 class Responder:
     """Writes one answer. Once it is done, or the client has gone, everything further is dropped.
 
-    `started` is True when a byte of the answer was written; `done` when nothing more can be.
+    `started` is True when a byte of the answer was written; `done` when nothing more can be. With `head_only` (the
+    method is HEAD) a whole answer's body is left out: its client would read it as the next answer.
     """
 
-    __slots__ = ("_chunked", "_finished", "_http10", "_wire", "done", "keep_alive", "listener", "started")
+    __slots__ = ("_chunked", "_finished", "_head_only", "_http10", "_wire", "done", "keep_alive", "listener", "started")
 
-    def __init__(self, wire: Wire, *, keep_alive: bool, http10: bool, finished: Callable[["Responder"], None]) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        keep_alive: bool,
+        http10: bool,
+        finished: Callable[["Responder"], None],
+        head_only: bool = False,
+    ) -> None:
         self.keep_alive = keep_alive
         self.listener: ClientListener | None = None
         self.started = False
         self.done = False
         self._wire = wire
         self._http10 = http10
+        self._head_only = head_only
         self._chunked = False
         self._finished = finished
 
@@ -52,7 +62,7 @@ class Responder:
             return
         self.started = True
         head = response_head(status, content_type, extra, length=len(body), chunked=False, keep_alive=self.keep_alive)
-        self._wire.write(head + body)
+        self._wire.write(head if self._head_only else head + body)
         self._end()
 
     def start(self, status: int, content_type: bytes, extra: bytes = b"") -> None:

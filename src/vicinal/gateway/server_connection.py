@@ -162,7 +162,13 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(item)
             return
         keep_alive = item.keep_alive and not self._home.stopping
-        responder = Responder(self._transport, keep_alive=keep_alive, http10=item.http10, finished=self._answered)
+        responder = Responder(
+            self._transport,
+            keep_alive=keep_alive,
+            http10=item.http10,
+            finished=self._answered,
+            head_only=item.request.method == b"HEAD",
+        )
         self._answering = responder
         self._forget_phase()
         try:

@@ -1,6 +1,6 @@
 """Counts a stream while it passes: events, and the last bytes, which say how much it was and whether it ended well."""
 
-from vicinal.engines.vllm.requests import Usage, stream_is_complete, stream_usage
+from vicinal.engines.vllm.requests import EngineError, Usage, stream_end_error, stream_is_complete, stream_usage
 
 TAIL_BYTES = 2048
 """Enough for an engine's last events: finish reason, usage, `[DONE]`."""
@@ -29,6 +29,11 @@ class StreamTally:
     def complete(self) -> bool:
         """The stream said that it is done."""
         return stream_is_complete(self._tail)
+
+    @property
+    def error(self) -> EngineError | None:
+        """The error with which the stream ended in order, if it did."""
+        return stream_end_error(self._tail)
 
     @property
     def usage(self) -> Usage:

@@ -25,6 +25,6 @@ class Affinity:
 
     def choose(self, request: Request, table: Table, ranked: Sequence[Pair], chance: Stream) -> Choice:
         allowed = table.serving
-        cached_share = table.prefill.cached_tokens[allowed].max() / request.prompt_tokens
+        cached_share = table.prefill.cached_tokens[allowed].max() / max(request.prompt_tokens, 1)
         rule = self._cached if cached_share >= self.least_cached_share else self._fresh
         return rule.choose(request, table, ranked, chance)

@@ -38,12 +38,14 @@ class Chosen(Struct, frozen=True):
 
 
 class Placed(Struct, frozen=True):
-    """A choice that can be carried out. `compute_s` is the prefill's predicted compute where it will run."""
+    """A choice that can be carried out. `compute_s` is the prefill's predicted compute where it will run, `view`
+    what the choice was made from."""
 
     decision: Decision
     prefill_slot: int
     decode_slot: int
     compute_s: float
+    view: View
     decode_bound: bool
 
 
@@ -147,7 +149,7 @@ class Cycle:
             coarse_hashes=coarse(request.block_hashes, request.block_tokens) if leg is not Leg.DECODE else (),
         )
         compute_s = table.decode.local_compute_s[choice.j] if leg is Leg.WHOLE else table.prefill.compute_s[choice.i]
-        return Placed(decision, prefill_slot, decode_slot, float(compute_s), choice.decode_bound)
+        return Placed(decision, prefill_slot, decode_slot, float(compute_s), view, choice.decode_bound)
 
     def _policy_choice(self, request: Request, table: Table, ranked: list[Pair], bound: EndpointId | None) -> Choice:
         if not np.count_nonzero(table.serving):

@@ -11,10 +11,10 @@ from vicinal.domain.report import EndpointReport
 
 
 class Doubts:
-    """Remembers what was told, per endpoint and figure."""
+    """Remembers what was told, per endpoint and pair of figures: a change of either is told again."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[EndpointId, str]] = set()
+        self._told: set[tuple[EndpointId, str, int, int]] = set()
 
     def raised_by(self, endpoint: Endpoint, report: EndpointReport) -> list[Warn]:
         """The warnings that this report gives cause for and that were not given before."""
@@ -23,9 +23,12 @@ class Doubts:
             ("block_tokens", endpoint.block_tokens, report.block_tokens, "none of its KV events can be used"),
             ("kv_blocks", endpoint.kv_blocks, report.kv_blocks, "its free memory is misjudged"),
         ):
-            if reported is None or reported == described or (endpoint.id, setting) in self._told:
+            if reported is None or reported == described:
                 continue
-            self._told.add((endpoint.id, setting))
+            doubt = (endpoint.id, setting, described, reported)
+            if doubt in self._told:
+                continue
+            self._told.add(doubt)
             text = f"{endpoint.id} says {setting} = {reported}, its configuration says {described}: {why}"
             found.append(Warn(setting, endpoint.id, text))
         return found

@@ -7,7 +7,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.cluster.view import View
-from vicinal.cost.model import Masks, blocks_needed
+from vicinal.cost.model import Masks
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import EndpointId
 from vicinal.domain.request import Request
@@ -63,7 +63,7 @@ class Filtered(Struct, frozen=True):
 def filtered(request: Request, view: View, tried: set[EndpointId], local_allowed: bool) -> Filtered:
     """`local_allowed` says whether a decode endpoint may prefill for itself when a prefill pool exists."""
     fleet = view.fleet
-    tokens = request.prompt_tokens + request.expected_output_tokens
+    tokens = request.prompt_tokens + request.expected_output_tokens * fleet.decodes  # the answer grows where it decodes
     rules = {
         Rule.MODEL: ~fleet.of_model(request.model),
         Rule.TOO_LONG: (request.prompt_tokens >= fleet.model_tokens_max) | (tokens > fleet.kv_tokens),
@@ -103,12 +103,14 @@ def _tried(view: View, tried: set[EndpointId]) -> Mask:
 
 
 def _words(rule: Rule, endpoint: Endpoint, slot: int, request: Request, view: View) -> tuple[str, str]:
-    tokens = request.prompt_tokens + request.expected_output_tokens
+    tokens = request.prompt_tokens + request.expected_output_tokens * endpoint.role.decodes
     match rule:
         case Rule.MODEL:
             return f"serves {endpoint.model}, not {request.model}", "an endpoint with that model"
         case Rule.TOO_LONG:
-            return f"{tokens} tokens do not fit its {endpoint.model_tokens_max}", "a shorter prompt"
+            room = min(endpoint.model_tokens_max, endpoint.kv_tokens)
+            least = max(tokens, request.prompt_tokens + 1)  # a model's length counts the answer wherever it is made
+            return f"{least} tokens do not fit its {room}", "a shorter prompt"
         case Rule.UNHEALTHY:
             age_s = view.report_age_s[slot]
             if np.isinf(age_s):
@@ -120,7 +122,7 @@ def _words(rule: Rule, endpoint: Endpoint, slot: int, request: Request, view: Vi
             return "does not answer", "a new report"
         case Rule.HEADROOM:
             free = max(0.0, float(view.free_blocks[slot]))
-            need = blocks_needed(request, endpoint.block_tokens)
+            need = -(-tokens // endpoint.block_tokens)
             return f"{need} blocks needed, {free:.0f} free", "a request that ends there"
         case Rule.SEQUENCES:
             return f"runs {view.decode_sequences[slot]:.0f} of {endpoint.sequences_max} sequences", "one that ends"

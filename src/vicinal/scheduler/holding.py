@@ -1,4 +1,7 @@
-"""Requests that wait here because no endpoint has room: first come, first served, bounded in number and in time."""
+"""Requests that wait here because no endpoint that answers has room.
+
+First come, first served, bounded in number and in time.
+"""
 
 from vicinal.domain.ids import RequestId
 

@@ -1,6 +1,6 @@
 """What each step of a request's life reserves and releases, and what is learned when it is over."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from vicinal.cluster.ledger import DecodeWork, PrefillWork, Transfer
 from vicinal.cluster.state import ClusterState
@@ -25,7 +25,7 @@ class Reservations:
         """A plan was chosen: its prefill is queued, its decode pencilled, its blocks are on their way."""
         request, plan = tracked.request, placed.decision.chosen.plan
         state, slot = self._state, placed.prefill_slot
-        self._cost.sent_off(state.ledger.wait_s(now), placed.compute_s, now)
+        self._cost.sent_off(placed.view, placed.compute_s, now)
         state.mean_prefill_s = self._cost.price.mean_service_s
         state.mean_context_tokens += MEAN_GAIN * (request.prompt_tokens - state.mean_context_tokens)
         new_tokens = request.prompt_tokens - plan.cached_tokens
@@ -96,7 +96,7 @@ class Reservations:
         self._state.ledger.release(tracked.id, now)
         self._unexpect(tracked, tracked.expected)
 
-    def abandon(self, tracked: Tracked, left: Sequence[int], now: float) -> None:
+    def abandon(self, tracked: Tracked, left: Collection[int], now: float) -> None:
         """The endpoints of these slots left the fleet: what is reserved on them stands in nobody's way any more, and
         a newcomer that has such a slot must not be taken for as busy, or as well filled, as they were."""
         ledger, owner = self._state.ledger, tracked.id
@@ -106,10 +106,12 @@ class Reservations:
             ledger.rub_out_decode(owner)
         if (decode := ledger.decodes.get(owner)) is not None and decode.slot in left:
             ledger.close_decode(owner)
-        if (transfer := ledger.transfers.get(owner)) is not None and {transfer.source, transfer.target} & set(left):
+        transfer = ledger.transfers.get(owner)
+        if transfer is not None and (transfer.source in left or transfer.target in left):
             ledger.end_transfer(owner)
-        for slot in left:
-            ledger.free_blocks(owner, slot)
+        for slot in ledger.slots_held(owner):
+            if slot in left:
+                ledger.free_blocks(owner, slot)
         self._unexpect(tracked, [slot for slot in tracked.expected if slot in left])
 
     def _decode_work(self, tracked: Tracked, slot: int) -> DecodeWork:

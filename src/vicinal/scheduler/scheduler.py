@@ -113,7 +113,7 @@ class Scheduler:
         return min(times_s, default=None)
 
     def _change_fleet(self, endpoints: Sequence[Endpoint], now: float) -> None:
-        left = self.state.change_fleet(endpoints)
+        left = frozenset(self.state.change_fleet(endpoints))
         if left:
             for tracked in self.requests.values():
                 self.reservations.abandon(tracked, left, now)
@@ -269,7 +269,7 @@ class Scheduler:
         for request_id in self.holding.expired(now):
             tracked = self.requests[request_id]
             self._unhold(tracked, now)
-            reason = f"no endpoint had room within {tracked.held_s:.1f} s"
+            reason = f"no endpoint that answers had room within {tracked.held_s:.1f} s"
             outcome = Outcome(Ending.WAITED_TOO_LONG, reason, self._retry_after_s())
             effects += self._end(tracked, Move.SHED, outcome, None, now)
         return effects

@@ -7,16 +7,27 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
 STOP_S = 10.0
+ERRORS_BYTES = 64 * 1024
+"""How much of the end of a child's error output is kept."""
 
 
 class ChildFailedError(RuntimeError):
     """A child ended when it should not have; the text has its last words."""
 
 
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A running child. `errors` reads what it says on its error output, all the time: a full pipe would stop it."""
+
+    process: asyncio.subprocess.Process
+    errors: asyncio.Task[bytes]
+
+
 @contextlib.asynccontextmanager
-async def child(module: str, arguments: Sequence[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+async def child(module: str, arguments: Sequence[str]) -> AsyncIterator[Child]:
     """`python -m module arguments`, with its standard output and errors as pipes; terminated on the way out."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -27,10 +38,14 @@ async def child(module: str, arguments: Sequence[str]) -> AsyncIterator[asyncio.
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+    assert process.stderr is not None
+    errors = asyncio.create_task(_end_of(process.stderr))
     try:
-        yield process
+        yield Child(process, errors)
     finally:
         await _stop(process)
+        errors.cancel()
+        await asyncio.gather(errors, return_exceptions=True)
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
@@ -43,18 +58,25 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-async def first_line(process: asyncio.subprocess.Process, name: str) -> bytes:
+async def _end_of(stream: asyncio.StreamReader) -> bytes:
+    """The last bytes of a stream, once it has ended."""
+    kept = b""
+    while said := await stream.read(ERRORS_BYTES):
+        kept = (kept + said)[-ERRORS_BYTES:]
+    return kept
+
+
+async def first_line(started: Child, name: str) -> bytes:
     """The first line of a child's output, which says that it is ready. Raises ChildFailedError when none comes."""
-    assert process.stdout is not None
-    line = await process.stdout.readline()
+    assert started.process.stdout is not None
+    line = await started.process.stdout.readline()
     if not line:
-        raise ChildFailedError(await last_words(process, name))
+        raise ChildFailedError(await last_words(started, name))
     return line
 
 
-async def last_words(process: asyncio.subprocess.Process, name: str) -> str:
-    """What a child that ended has said on its error output."""
-    assert process.stderr is not None
-    said = (await process.stderr.read()).decode(errors="replace").strip()
-    await process.wait()
-    return said or f"{name} ended with code {process.returncode} and said nothing"
+async def last_words(ended: Child, name: str) -> str:
+    """What a child that ended has said on its error output, at most its last `ERRORS_BYTES`."""
+    said = (await ended.errors).decode(errors="replace").strip()
+    await ended.process.wait()
+    return said or f"{name} ended with code {ended.process.returncode} and said nothing"

@@ -72,10 +72,10 @@ class Embedded:
         spec_path, result_path = self.folder / "spec.json", self.folder / "result.json"
         spec_path.write_bytes(msgspec.json.encode(spec))
         async with child(CLIENT, [str(spec_path), str(result_path)]) as client:
-            assert client.stdout is not None
-            async for line in client.stdout:
+            assert client.process.stdout is not None
+            async for line in client.process.stdout:
                 on_progress(msgspec.json.decode(line, type=Progress))
-            if await client.wait() != 0:
+            if await client.process.wait() != 0:
                 raise ChildFailedError(await last_words(client, "the load client"))
         result = msgspec.json.decode(result_path.read_bytes(), type=Result)
         stamps, engines = await self._figures()

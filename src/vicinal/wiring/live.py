@@ -1,5 +1,6 @@
 """The live system of one configuration: gateway, feeds, record, metrics and the operator's address."""
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -70,7 +71,7 @@ class LiveSystem:
             config.record.files_max,
             complain=log.error,
         )
-        self._capture = None
+        self._capture: CaptureWriter | None = None
         if capture is not None:
             header = CaptureHeader(VERSION, config.scheduler.seed, heartbeat_s, to_toml(config))
             self._capture = CaptureWriter(capture, header)
@@ -83,7 +84,7 @@ class LiveSystem:
                 record=self._decided,
                 observe=self._observed,
                 warn=self._warned,
-                capture=self._capture,
+                capture=None if self._capture is None else self._captured,
                 exposition=self._exposition,
             ),
         )
@@ -107,7 +108,8 @@ class LiveSystem:
         port = self._port = await self.gateway.start(server.host, server.port)
         self._admin_port = await self._admin.start(server.admin_host, server.admin_port)
         self.gateway.driver.post(TopologyChanged(self.fleet))
-        self._session = aiohttp.ClientSession()
+        # No limit: engines that are silent would hold all connections and keep the scrapes of the others waiting.
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         jitter = np.random.default_rng(self._config.scheduler.seed)
         for endpoint in self.fleet:
             scraper = MetricScraper(
@@ -142,7 +144,10 @@ class LiveSystem:
         await self._admin.stop()
         self.record.close()
         if self._capture is not None:
-            self._capture.close()
+            try:
+                self._capture.close()
+            except OSError as error:
+                log.error("the end of the capture cannot be written: %s", error)
 
     @property
     def api_url(self) -> str:
@@ -189,6 +194,18 @@ class LiveSystem:
             self.metrics.reported(event.report)
             self.record.tick(self._clock.now())
         self.gateway.driver.post(event)
+
+    def _captured(self, event: Event, at_s: float) -> None:
+        """A full disk ends the capture, not the service."""
+        if self._capture is None:
+            return
+        try:
+            self._capture(event, at_s)
+        except OSError as error:
+            log.error("the capture cannot be written and ends here: %s", error)
+            with contextlib.suppress(OSError):  # it fails again on what is still buffered, and closes all the same
+                self._capture.close()
+            self._capture = None
 
     def _decided(self, decision: Decision, took_s: float) -> None:
         self.record.write(decision)

@@ -127,7 +127,10 @@ def parse_prefill(body: bytes) -> PrefillAnswer:
     Reuse is `usage.prompt_tokens_details.cached_tokens`, or, from engines that do not give details, what the
     hand-off params say of it.
     """
-    answer = _answer.decode(body)
+    try:
+        answer = _answer.decode(body)
+    except RecursionError:
+        raise ValueError("the engine's answer is nested too deeply") from None
     if not answer.choices:
         raise ValueError("the engine's answer has no choices")
     params = _present(answer.kv_transfer_params)
@@ -142,7 +145,7 @@ def whole_usage(body: bytes) -> Usage:
     """Usage of an answer that was not streamed; all None when the body states none or cannot be read."""
     try:
         return _usage(_usage_only.decode(body).usage)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return Usage()
 
 
@@ -159,6 +162,12 @@ def stream_usage(tail: bytes) -> Usage:
 def stream_is_complete(tail: bytes) -> bool:
     """True when the last bytes of a stream hold its closing `[DONE]` event."""
     return _DONE_EVENT in tail[-64:]
+
+
+def stream_end_error(tail: bytes) -> EngineError | None:
+    """The error that the last bytes of a stream state, or None. An engine that dies says so, and then `[DONE]`."""
+    start = tail.rfind(b"\n" + _STREAM_ERROR_PREFIX)
+    return None if start < 0 else stream_error(tail[start + 1 :])
 
 
 def classify_error(status: int, body: bytes) -> EngineError:
@@ -189,7 +198,7 @@ def stream_error(event: bytes) -> EngineError | None:
         stated = _anything.decode(payload)["error"]
         if isinstance(stated, dict) and isinstance(stated.get("code"), int):
             code = stated["code"]
-    except (msgspec.DecodeError, KeyError):
+    except (msgspec.DecodeError, RecursionError, KeyError):
         pass  # an error event that cannot be read is still an error: 500
     return classify_error(code, payload)
 
@@ -219,7 +228,7 @@ def _message(body: bytes) -> str:
     """The text of an error body: OpenAI's shape, vLLM's older flat one, FastAPI's `detail`, or the first bytes."""
     try:
         decoded = _anything.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return body[:500].decode("utf-8", "replace")
     stated = decoded.get("error", decoded)
     if isinstance(stated, dict):
