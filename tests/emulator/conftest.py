@@ -1,10 +1,8 @@
 """A small emulated fleet on real sockets: P in rack A, D1 beside it, D2 in rack B."""
 
 import io
-import random
-import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import aiohttp
 import pytest
 
 import vicinal
+from tests.ports import free_port
 from vicinal.domain.endpoint import Endpoint, Placement, Role
 from vicinal.domain.ids import EndpointId, ModelId
 from vicinal.emulator.host import EmulatedFleet
@@ -25,19 +24,8 @@ SPEED = 50.0
 NETWORK = TreeNetwork(leaf_oversubscription=8.0)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses. They lie below those that systems give out, so nobody is given one before it is bound."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = random.SystemRandom().randrange(12_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            ports.append(port)
-    return ports
-
-
 def make_endpoint(name: str, leaf: str, role: Role, kv_blocks: int = 2000) -> Endpoint:
-    http, events, replay = free_ports(3)
+    http, events, replay = (free_port() for _ in range(3))
     return Endpoint(
         id=EndpointId(name),
         url=f"http://127.0.0.1:{http}",

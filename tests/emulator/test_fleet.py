@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 import uvloop
 
+from tests.ports import free_port
 from vicinal.clock import ModelClock
 from vicinal.domain.endpoint import Role
 from vicinal.domain.ids import EndpointId
@@ -110,10 +111,7 @@ async def test_a_port_in_use_is_named(make_rig: Any, codec: Any, which: str) -> 
         fresh = {
             k: v for k, v in (("url", "http://127.0.0.1:{}"), ("events_url", ""), ("replay_url", "")) if k != which
         }
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            free = probe.getsockname()[1]
-        endpoint = replace(rig.endpoints["p"], **{k: v.format(free) for k, v in fresh.items()}, **{which: url})
+        endpoint = replace(rig.endpoints["p"], **{k: v.format(free_port()) for k, v in fresh.items()}, **{which: url})
         fleet = EmulatedFleet([endpoint], tree_topology([endpoint], TreeNetwork()), 1.0, codec)
         with pytest.raises(PortInUseError, match=f"{port}.* of endpoint p"):
             await fleet.start()

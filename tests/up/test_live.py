@@ -9,7 +9,8 @@ import aiohttp
 import openai
 import pytest
 
-from tests.up.test_up import free_base_port
+from tests.ports import free_row
+from tests.up.test_up import PORTS
 from vicinal.clock import ModelClock
 from vicinal.config.default import default_cluster
 from vicinal.config.fleet import Config
@@ -48,7 +49,7 @@ class World:
 
 @contextlib.asynccontextmanager
 async def world(folder: Path, policy: str = "cost") -> AsyncIterator[World]:
-    config = default_cluster(free_base_port(), policy=policy, speed=SPEED, record_directory=str(folder / "record"))
+    config = default_cluster(free_row(PORTS), policy=policy, speed=SPEED, record_directory=str(folder / "record"))
     clock = ModelClock(SPEED)
     engines = make_fleet(config, clock.origin_s)
     await engines.start()

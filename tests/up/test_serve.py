@@ -8,7 +8,8 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from tests.up.test_up import free_base_port
+from tests.ports import free_row
+from tests.up.test_up import PORTS
 from vicinal.clock import ModelClock
 from vicinal.config.default import default_cluster
 from vicinal.domain.events import TopologyChanged
@@ -21,7 +22,7 @@ PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 29\r\n\r\nvllm:num_requests_running 
 async def test_a_capture_that_cannot_be_written_ends_and_the_gateway_serves_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = default_cluster(free_base_port(), record_directory=str(tmp_path))
+    config = default_cluster(free_row(PORTS), record_directory=str(tmp_path))
     live = LiveSystem(config, ModelClock(), Path("/dev/full"))
     await live.start()
     try:
@@ -50,7 +51,7 @@ async def test_engines_that_are_silent_keep_no_other_from_reporting(tmp_path: Pa
 
     rack, engine = [await asyncio.start_server(serve, "127.0.0.1", 0, backlog=500) for serve in (silent, well)]
     urls = [f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}" for server in (rack, engine)]
-    config = default_cluster(free_base_port(), record_directory=str(tmp_path))
+    config = default_cluster(free_row(PORTS), record_directory=str(tmp_path))
     entry = replace(config.endpoint[0], events_url="", replay_url="")
     fleet = [replace(entry, id=f"s{n}", url=urls[0]) for n in range(120)] + [replace(entry, id="well", url=urls[1])]
     slow = replace(config.scheduler, heartbeat_s=10.0)  # a scrape may take as long, whatever else this machine does

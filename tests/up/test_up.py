@@ -1,7 +1,6 @@
 """`vicinal up` as a user runs it: engines, gateway and client in their own processes, over real sockets."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_row
 from vicinal.domain.effects import Record
 from vicinal.observe.encode import encode_decision
 from vicinal.observe.read import records
@@ -17,26 +17,7 @@ from vicinal.wiring.again import effects_again
 
 CLI = (sys.executable, "-m", "vicinal.cli.main")
 PORTS = 34
-
-
-def free_base_port() -> int:
-    """The first of `PORTS` ports in a row that nobody uses now, away from the ephemeral range and other workers."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    first = 20_000 + worker % 6 * 2_000
-    for base in range(first, first + 2_000 - PORTS, PORTS):
-        sockets = []
-        try:
-            for port in range(base, base + PORTS):
-                held = socket.socket()
-                sockets.append(held)
-                held.bind(("127.0.0.1", port))
-            return base
-        except OSError:
-            continue
-        finally:
-            for held in sockets:
-                held.close()
-    raise AssertionError("no free ports")
+"""What `up` takes from its first port on."""
 
 
 def vicinal(folder: Path, *words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
@@ -58,7 +39,7 @@ def trace(folder: Path, rows: int = 40) -> Path:
 @pytest.mark.mission("C4", "B15", "A8")
 @pytest.mark.parametrize("policy", ["cost", "least_loaded"])
 def test_a_trace_runs_through_and_every_decision_can_be_explained(tmp_path: Path, policy: str) -> None:
-    port = free_base_port()
+    port = free_row(PORTS)
     done = vicinal(
         tmp_path,
         *("up", "--replay", str(trace(tmp_path)), "--speed", "4", "--policy", policy, "--port", str(port)),
@@ -93,7 +74,7 @@ def test_a_trace_runs_through_and_every_decision_can_be_explained(tmp_path: Path
 
 
 def test_a_port_in_use_is_named_with_its_cure(tmp_path: Path) -> None:
-    port = free_base_port()
+    port = free_row(PORTS)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
@@ -123,7 +104,7 @@ def test_what_a_user_can_mend_is_one_line(tmp_path: Path, words: tuple[str, ...]
 def test_a_malformed_trace_line_is_named(tmp_path: Path) -> None:
     path = trace(tmp_path, rows=3)
     path.write_text(path.read_text() + '{"timestamp": 1}\n')
-    done = vicinal(tmp_path, "up", "--replay", str(path), "--port", str(free_base_port()), "--exit")
+    done = vicinal(tmp_path, "up", "--replay", str(path), "--port", str(free_row(PORTS)), "--exit")
     assert done.returncode == 2
     assert "trace.jsonl:4" in done.stderr
     assert "Traceback" not in done.stderr
