@@ -46,6 +46,8 @@ def test_a_trace_runs_through_and_every_decision_can_be_explained(tmp_path: Path
         *("--json", "--exit", "--capture", "run.jsonl"),
     )
     assert done.returncode == 0, done.stderr
+    assert "API http://127.0.0.1:" in done.stderr, "a pipe hears where the gateway is, and how far the run has come"
+    assert "40 of 40 requests are over, 0 under way, 0 failed, 0 shed" in done.stderr
     summary = json.loads(done.stdout)
     assert (summary["requests"], summary["completed"], summary["failed"], summary["shed"]) == (40, 40, 0, 0)
     assert summary["policy"] == policy

@@ -15,7 +15,7 @@ REFRESH_PER_S = 4
 
 
 class LiveSummary:
-    """A context in which the terminal is kept up to date; where there is no terminal, nothing is shown."""
+    """A context in which the terminal is kept up to date; a file or pipe gets a line at the start and per tenth."""
 
     def __init__(self, console: Console, live: LiveSystem) -> None:
         self._system = live
@@ -31,11 +31,15 @@ class LiveSummary:
         self._display = Live(
             get_renderable=self._render, console=console, refresh_per_second=REFRESH_PER_S, transient=True
         )
+        self._console = console
         self._shown = console.is_terminal
+        self._tenths_told = 0
 
     def __enter__(self) -> Self:
         if self._shown:
             self._display.start()
+        else:
+            self._say(self._addresses)
         return self
 
     def __exit__(
@@ -48,6 +52,14 @@ class LiveSummary:
         over = seen.completed + seen.shed + seen.failed
         rest = f"{seen.sent - over} under way, {seen.failed} failed, {seen.shed} shed"
         self._bar.update(self._task, total=seen.total, completed=over, rest=rest)
+        tenths = 10 * over // max(seen.total, 1)
+        if tenths > self._tenths_told:
+            self._tenths_told = tenths
+            if not self._shown:
+                self._say(f"{over} of {seen.total} requests are over, {rest}")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, highlight=False, soft_wrap=True)
 
     def _render(self) -> Group:
         state = self._system.state()

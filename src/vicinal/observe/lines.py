@@ -109,7 +109,7 @@ class DecisionRecord(msgspec.Struct, tag_field="kind", tag="decision", frozen=Tr
 
 
 class ObservationRecord(msgspec.Struct, tag_field="kind", tag="observation", frozen=True):
-    """What became of a request, beside what its last decision predicted. Times are seconds; null is Unknown.
+    """What became of a request, beside what its last attempt predicted. Times are seconds; null is Unknown.
 
     `held_s` is how long the scheduler held it because no endpoint had room.
     """
