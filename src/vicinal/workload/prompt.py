@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 TokenIds = NDArray[np.uint32]
 
+TOKEN_BYTES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
@@ -49,10 +51,21 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Literal:
+    """Token ids as they are, packed little-endian uint32: for traces that have them."""
+
+    packed: bytes
+
+    @property
+    def tokens(self) -> int:
+        return len(self.packed) // TOKEN_BYTES
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """Pieces one after the other."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Piece | Literal, ...]
     vocabulary: Vocabulary
 
     @property
@@ -63,4 +76,9 @@ class Prompt:
         """The ids, shape (tokens,). Made anew at each call."""
         if not self.pieces:
             return np.empty(0, dtype=np.uint32)
-        return np.concatenate([self.vocabulary.draw(piece.stream, piece.tokens) for piece in self.pieces])
+        return np.concatenate([self._ids(piece) for piece in self.pieces])
+
+    def _ids(self, piece: Piece | Literal) -> TokenIds:
+        if isinstance(piece, Literal):
+            return np.frombuffer(piece.packed, dtype="<u4")
+        return self.vocabulary.draw(piece.stream, piece.tokens)
