@@ -38,11 +38,14 @@ def run(e: Engine, until_s: float = 1e9) -> dict[str, Finished]:
 
 @pytest.mark.parametrize("n", [1, 7, 8, 100])
 @pytest.mark.parametrize("chunk", [3, 8192])
-def test_an_uncontended_prefill_takes_what_the_fit_says_however_it_is_cut(n: int, chunk: int) -> None:
+def test_an_uncontended_prefill_takes_what_the_fit_says_and_one_base_per_step(n: int, chunk: int) -> None:
     e = engine(batched_tokens_max=chunk)
     e.submit(work("a", n), 5.0)
     done = run(e)["a"]
-    assert done.finished_s - 5.0 == pytest.approx(FIT.prefill_s(float(n), 0.0), abs=1e-9)
+    further_steps = -(-n // chunk) - 1
+    assert done.finished_s - 5.0 == pytest.approx(
+        FIT.prefill_s(float(n), 0.0) + further_steps * FIT.prefill_base_s, abs=1e-9
+    )
     assert done.started_s == done.arrived_s == 5.0
 
 
@@ -92,9 +95,10 @@ def test_the_queue_is_first_come_first_served_within_the_token_budget() -> None:
     done = run(e)
     a_s, b_s = FIT.prefill_s(15.0, 0.0), FIT.prefill_s(10.0, 0.0)
     # a's second chunk leaves 5 tokens of the budget to b's first; both end with the step that has their last chunk.
-    b_first_s = 1.0 + 0.01 * 5 + 0.0001 * 25 / 2
-    assert done["a"].finished_s == pytest.approx(a_s + b_first_s)
-    assert done["b"].finished_s == pytest.approx(a_s + b_s)
+    # There are three steps with a base each; the second serves both.
+    b_first_s = 0.01 * 5 + 0.0001 * 25 / 2
+    assert done["a"].finished_s == pytest.approx(a_s + FIT.prefill_base_s + b_first_s)
+    assert done["b"].finished_s == pytest.approx(a_s + b_s + FIT.prefill_base_s)
 
 
 def test_a_hand_off_holds_blocks_until_they_are_pulled() -> None:

@@ -3,6 +3,7 @@
 from collections import deque
 
 from vicinal.enginemodel.memory import Memory
+from vicinal.enginemodel.noise import Noise
 from vicinal.enginemodel.sequence import Phase, Sequence
 from vicinal.enginemodel.spec import Counters, EngineSpec
 from vicinal.enginemodel.steps import Step, make_step
@@ -14,18 +15,19 @@ class Batcher:
     `passed_over`: the latest step looked at nobody in the queue, because it had to preempt.
     """
 
-    def __init__(self, spec: EngineSpec, memory: Memory, counters: Counters) -> None:
+    def __init__(self, spec: EngineSpec, memory: Memory, counters: Counters, noise: Noise | None = None) -> None:
         self._spec = spec
         self._memory = memory
         self._counters = counters
+        self._noise = noise
         self.waiting: deque[Sequence] = deque()
         self.ready: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.passed_over = False
         self._pulling: list[Sequence] = []
 
-    def next_step(self, at_s: float) -> Step | None:
-        """Compose the step that begins at `at_s`; None when nothing can run."""
+    def next_step(self, at_s: float, previous: Step | None = None) -> Step | None:
+        """Compose the step that begins at `at_s`; None when nothing can run. `previous` is the one that just ended."""
         while self.ready and len(self.running) < self._spec.sequences_max:
             sequence = self.ready.popleft()
             sequence.phase = Phase.DECODING
@@ -42,7 +44,7 @@ class Batcher:
             self._admit(at_s, budget, chunks)
         if not decodes and not chunks:
             return None
-        return make_step(self._spec.fit, at_s, decodes, chunks)
+        return make_step(self._spec.timing, self._noise, at_s, decodes, chunks, previous)
 
     def take_pulling(self) -> list[Sequence]:
         """Sequences that were admitted since the last call and wait for a transfer."""

@@ -17,6 +17,7 @@ from math import inf
 from vicinal.enginemodel.batch import Batcher
 from vicinal.enginemodel.holds import Hold, Holds
 from vicinal.enginemodel.memory import Memory
+from vicinal.enginemodel.noise import Noise
 from vicinal.enginemodel.sequence import Phase, Sequence
 from vicinal.enginemodel.spec import Counters, EngineSpec, WorkTooLargeError
 from vicinal.enginemodel.steps import Step, soonest_end
@@ -24,16 +25,19 @@ from vicinal.enginemodel.work import Finished, Generated, Output, PullWanted, Wo
 
 
 class Engine:
-    """One engine. Ids of works must be unique among those that it has not finished."""
+    """One engine. Ids of works must be unique among those that it has not finished.
 
-    def __init__(self, spec: EngineSpec) -> None:
+    `noise` scatters the durations of its steps (enginemodel/noise.py); without it they are what the timing says.
+    """
+
+    def __init__(self, spec: EngineSpec, noise: Noise | None = None) -> None:
         self.spec = spec
         self.counters = Counters()
         self._outputs: list[Output] = []
         self.memory = Memory(spec, self.counters, self._outputs)
         self.holds = Holds(spec.lease_s)
         self._all: dict[str, Sequence] = {}
-        self._batcher = Batcher(spec, self.memory, self.counters)
+        self._batcher = Batcher(spec, self.memory, self.counters, noise)
         self._step: Step | None = None
         self._now_s = 0.0
         self._news = False
@@ -163,7 +167,7 @@ class Engine:
 
     def _begin(self) -> None:
         self._expire()
-        self._step = self._batcher.next_step(self._now_s)
+        self._step = self._batcher.next_step(self._now_s, self._step)
         self._news = self._batcher.passed_over
         for sequence in self._batcher.take_pulling():
             missing = len(sequence.blocks) - sequence.sealed
@@ -181,7 +185,6 @@ class Engine:
             if sequence.phase is not Phase.PREFILLING:
                 continue
             sequence.computed += tokens
-            sequence.prefill_begun = True
             self.counters.computed_tokens += tokens
             self.memory.seal(sequence, ends_s)
             if sequence.computed == sequence.target:

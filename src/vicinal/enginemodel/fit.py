@@ -2,8 +2,12 @@
 
     prefill(n, p) = a + b (n - p) + c (n - p)(n + p) / 2     n prompt tokens, p of them cached
     step(B, ctx)  = a' + b' B + c' ctx                            B sequences with ctx tokens of context together
+    mixed         = max(a + sum over chunks, a') + b' B + c' ctx  chunks beside B decoding sequences
+    chunk         = b (to - from) + c (to^2 - from^2) / 2
 
-(n - p)(n + p)/2 is about the number of query-key pairs that attention computes. All functions take scalars or arrays.
+(n - p)(n + p)/2 is about the number of query-key pairs that attention computes. Every step reads the weights once and
+starts its kernels once, so a prompt cut over k steps takes a (k - 1) longer, and prompts that share a step share its a.
+`prefill_s` and `step_s` take scalars or arrays.
 """
 
 from collections.abc import Sequence
@@ -12,6 +16,8 @@ from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vicinal.enginemodel.timing import Chunk, Piece
 
 Floats = NDArray[np.float64]
 
@@ -46,6 +52,21 @@ class Fit:
     def step_s(self, sequences: float | Floats, context_tokens: float | Floats) -> float | Floats:
         """Seconds of one decode step. With no sequence there is no step; callers ask for at least one."""
         return self.step_base_s + self.step_s_per_sequence * sequences + self.step_s_per_context_token * context_tokens
+
+    def decode(self, sequences: int, context_tokens: int) -> Piece:
+        """`step_s` of the first step; every sequence then has one token more."""
+        growth_s = self.step_s_per_context_token * sequences
+        return Piece(self.step_s(float(sequences), float(context_tokens)), growth_s)
+
+    def mixed_s(self, chunks: Sequence[Chunk], sequences: int, context_tokens: int) -> float:
+        """Seconds of one step with chunks. Never less than without them."""
+        seconds = self.prefill_base_s
+        for chunk in chunks:
+            seconds += self.prefill_s_per_token * chunk.tokens + self.prefill_s_per_pair * chunk.pairs
+        if not sequences:
+            return seconds
+        riding_s = self.step_s_per_sequence * sequences + self.step_s_per_context_token * context_tokens
+        return max(seconds, self.step_base_s) + riding_s
 
 
 def stack(fits: Sequence[Fit]) -> Fit:

@@ -34,7 +34,6 @@ class Sequence:
         "output_tokens",
         "phase",
         "preemptions",
-        "prefill_begun",
         "prompt_tokens",
         "pulled_tokens",
         "sealed",
@@ -56,7 +55,6 @@ class Sequence:
         self.computed = 0
         self.generated = 0
         self.target = self.prompt_tokens
-        self.prefill_begun = False
         self.phase = Phase.WAITING
         self.arrived_s = arrived_s
         self.started_s: float | None = None
@@ -99,6 +97,5 @@ class Sequence:
         self.sealed = 0
         self.computed = 0
         self.target = self.context_tokens
-        self.prefill_begun = False
         self.phase = Phase.WAITING
         self.preemptions += 1

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vicinal.enginemodel.fit import Fit
+from vicinal.enginemodel.timing import Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class EngineSpec:
     `lease_s`: how long a finished prefill's blocks wait for somebody to pull them (vLLM's kv_lease_duration).
     """
 
-    fit: Fit
+    timing: Timing
     blocks: int
     block_tokens: int
     sequences_max: int = 256

@@ -1,65 +1,97 @@
-"""How long a step of a batch takes, and how many equal steps fit into a span.
+"""The step that runs, and how many equal ones fit into a span.
 
-    decode only   a' + b' B + c' ctx                                          (Fit.step_s)
-    with chunks   sum over chunks + b' B + c' ctx                             decodes ride along, without their base
-    chunk         [a, once per prefill] + b (to - from) + c (to^2 - from^2) / 2
-
-A prefill's chunks add up to exactly Fit.prefill_s(n, p), however it is cut. While the batch stays as it is, every
-decode step reads B more tokens of context than the one before, so it is longer by c' B, and m steps take
-m d + c' B m (m - 1) / 2 together: a leap over m steps costs no more than one.
+While the batch stays as it is, every decode step reads one token more per sequence than the one before, so steps grow
+by a constant within each piece that the timing gives (enginemodel/timing.py), and m of them have a sum in closed form:
+a leap over m steps costs no more than one.
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import floor, sqrt
 
-from vicinal.enginemodel.fit import Fit
+from vicinal.enginemodel.noise import Noise
 from vicinal.enginemodel.sequence import Sequence
+from vicinal.enginemodel.timing import Chunk, Piece, Timing
 
 
 @dataclass(slots=True)
 class Step:
-    """The step that is running. Each further one of the same batch would be longer by `growth_s`."""
+    """The step that is running. Each further one of the same batch is longer than the one before.
+
+    `pieces` are the durations from this step on, as far as somebody has asked. All of them are multiplied by `factor`.
+    """
 
     started_s: float
-    duration_s: float
-    growth_s: float
+    timing: Timing
+    context_tokens: int
+    pieces: list[Piece]
+    factor: float
     decodes: list[Sequence]
     chunks: list[tuple[Sequence, int]]
 
     @property
     def ends_s(self) -> float:
-        return self.started_s + self.duration_s
+        return self.started_s + self.factor * self.pieces[0].first_s
 
     def ends_after_s(self, steps: int) -> float:
-        return self.started_s + steps * self.duration_s + self.growth_s * steps * (steps - 1) / 2
+        ended_s, index = self.started_s, 0
+        while steps > (piece := self._piece(index)).steps:
+            ended_s += self.factor * piece.sum_s(piece.steps)
+            steps -= piece.steps
+            index += 1
+        return ended_s + self.factor * piece.sum_s(steps)
 
     def steps_until(self, horizon_s: float, at_most: int) -> int:
         """How many such steps end by `horizon_s`: at least 1, because the first has been decided on."""
-        half = self.growth_s / 2
-        linear = self.duration_s - half
-        span_s = max(0.0, horizon_s - self.started_s)
-        root = (sqrt(linear * linear + 4 * half * span_s) - linear) / (2 * half) if half else span_s / linear
-        steps = max(1, floor(min(at_most, root)))
-        # The root is exact only up to rounding, so its neighbours decide.
+        steps, left_s, index = 0, max(0.0, horizon_s - self.started_s) / self.factor, 0
+        while steps < at_most:
+            piece = self._piece(index)
+            here = min(piece.steps, at_most - steps)
+            if piece.sum_s(here) > left_s:
+                steps += _steps_within(piece, left_s, here)
+                break
+            steps += here
+            left_s -= piece.sum_s(piece.steps)
+            index += 1
+        steps = max(1, steps)
+        # That is exact only up to rounding, so the neighbours decide.
         while steps < at_most and self.ends_after_s(steps + 1) <= horizon_s:
             steps += 1
         while steps > 1 and self.ends_after_s(steps) > horizon_s:
             steps -= 1
         return steps
 
+    def _piece(self, index: int) -> Piece:
+        while index >= len(self.pieces):
+            done = sum(piece.steps for piece in self.pieces)
+            batch = len(self.decodes)
+            self.pieces.append(self.timing.decode(batch, self.context_tokens + done * batch))
+        return self.pieces[index]
 
-def make_step(fit: Fit, at_s: float, decodes: list[Sequence], chunks: list[tuple[Sequence, int]]) -> Step:
-    """A step over these sequences; each chunk is (sequence, tokens to compute)."""
-    batch = len(decodes)
+
+def make_step(
+    timing: Timing,
+    noise: Noise | None,
+    at_s: float,
+    decodes: list[Sequence],
+    chunks: list[tuple[Sequence, int]],
+    previous: Step | None,
+) -> Step:
+    """A step over these sequences; each chunk is (sequence, tokens to compute). `previous` is the one before it."""
     context = sum(s.context_tokens for s in decodes)
-    if not chunks:
-        return Step(
-            at_s, fit.step_s(float(batch), float(context)), fit.step_s_per_context_token * batch, decodes, chunks
-        )
-    duration_s = sum(_chunk_s(fit, s, tokens) for s, tokens in chunks)
-    duration_s += fit.step_s_per_sequence * batch + fit.step_s_per_context_token * context
-    return Step(at_s, duration_s, 0.0, decodes, chunks)
+    if chunks:
+        spans = [Chunk(s.computed, s.computed + tokens) for s, tokens in chunks]
+        piece = Piece(timing.mixed_s(spans, len(decodes), context), 0.0)
+    else:
+        piece = timing.decode(len(decodes), context)
+    if noise is None:
+        factor = 1.0
+    elif not chunks and previous is not None and not previous.chunks and previous.decodes == decodes:
+        # The same stretch goes on, so how often the driver looks changes nothing.
+        factor = previous.factor
+    else:
+        factor = noise.factor()
+    return Step(at_s, timing, context, [piece], factor, decodes, chunks)
 
 
 def soonest_end(decodes: Seq[Sequence]) -> int:
@@ -67,7 +99,9 @@ def soonest_end(decodes: Seq[Sequence]) -> int:
     return min(s.remaining for s in decodes)
 
 
-def _chunk_s(fit: Fit, sequence: Sequence, tokens: int) -> float:
-    start, end = sequence.computed, sequence.computed + tokens
-    base_s = 0.0 if sequence.prefill_begun else fit.prefill_base_s
-    return base_s + fit.prefill_s_per_token * tokens + fit.prefill_s_per_pair * (end * end - start * start) / 2
+def _steps_within(piece: Piece, span_s: float, at_most: int) -> int:
+    """The root of sum_s(m) = span_s, rounded down; in the form that stays exact when the growth is next to nothing."""
+    if span_s <= 0.0:
+        return 0
+    linear = piece.first_s - piece.growth_s / 2
+    return floor(min(at_most, 2 * span_s / (linear + sqrt(linear * linear + 2 * piece.growth_s * span_s))))
