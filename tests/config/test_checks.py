@@ -55,6 +55,8 @@ def test_somebody_must_decode_and_need_not_prefill_apart() -> None:
         (2, {"events_url": "tcp://127.0.0.1:65536"}, "endpoint[2].events_url", "has no port between 1 and 65535"),
         (2, {"events_url": "tcp://*:5557"}, "endpoint[2].events_url", "name the engine's host instead of *"),
         (2, {"replay_url": "tcp://*:5558"}, "endpoint[2].replay_url", "name the engine's host instead of *"),
+        (0, {"hand_off": False}, "endpoint[0].hand_off", 'has role "prefill" and no hand-off'),
+        (2, {"hand_off": False}, "endpoint[2].hand_off", 'give it role = "both" or hand_off = true'),
         (2, {"kv_tokens": None}, "endpoint[2]", "give kv_blocks or kv_tokens"),
         (2, {"kv_blocks": 9}, "endpoint[2].kv_tokens", "kv_blocks says it already"),
         (2, {"kv_tokens": 15}, "endpoint[2].kv_tokens", "less than one block, which has 16 tokens"),

@@ -15,7 +15,14 @@ from vicinal.domain.ids import EndpointId, ModelId
 
 
 class Fleet:
-    """Static facts per slot. A retired slot keeps its last endpoint and is not `active`."""
+    """Static facts per slot. A retired slot keeps its last endpoint and is not `active`.
+
+    `leaf` is each slot's number in `leaves`, which are in order of their names; the empty name is Unknown.
+    `not_prefill` and `not_decode` cannot have that part in a pair, `not_whole` cannot serve a whole request.
+    A prompt shorter than `prompt_tokens_limit`, and a request of at most `request_tokens_max`, fit every endpoint;
+    none fills more blocks than those of `block_tokens_min` would be. `decoding_max` is `sequences_max`, and no limit
+    where nothing decodes.
+    """
 
     def __init__(self) -> None:
         self.endpoints: list[Endpoint] = []
@@ -60,18 +67,33 @@ class Fleet:
         self.active[list(self.slots.values())] = True
         self.prefills = np.array([e.role.prefills for e in endpoints], dtype=bool)
         self.decodes = np.array([e.role.decodes for e in endpoints], dtype=bool)
+        self.hands_off = np.array([e.hands_off for e in endpoints], dtype=bool)
         self.kv_blocks = np.array([e.kv_blocks for e in endpoints], dtype=np.float64)
         self.kv_tokens = np.array([e.kv_tokens for e in endpoints], dtype=np.float64)
         self.block_tokens = np.array([e.block_tokens for e in endpoints], dtype=np.float64)
         self.kv_bytes_per_token = np.array([e.kv_bytes_per_token for e in endpoints], dtype=np.float64)
         self.sequences_max = np.array([e.sequences_max for e in endpoints], dtype=np.float64)
         self.model_tokens_max = np.array([e.model_tokens_max for e in endpoints], dtype=np.float64)
+        self.leaves = sorted({e.placement.leaf for e in endpoints})
+        self.leaf = np.array([self.leaves.index(e.placement.leaf) for e in endpoints], dtype=np.intp)
+        self.not_prefill = ~(self.prefills & self.hands_off)
+        self.not_decode = ~(self.decodes & self.hands_off)
+        self.not_whole = ~self.decodes
+        self.decoding_max = np.where(self.decodes, self.sequences_max, np.inf)
+        self.prompt_tokens_limit = float(self.model_tokens_max.min(initial=np.inf))
+        self.request_tokens_max = float(self.kv_tokens.min(initial=np.inf))
+        self.block_tokens_min = float(self.block_tokens.min(initial=np.inf))
         self._models = {
             model: np.array([e.model == model for e in endpoints], dtype=bool) & self.active
             for model in {e.model for e in endpoints}
         }
+        self._strangers = {model: None if mask.all() else ~mask for model, mask in self._models.items()}
 
     def of_model(self, model: ModelId) -> NDArray[np.bool_]:
         """Active slots that serve `model`; none for a model that nobody serves."""
         mask = self._models.get(model)
         return np.zeros(len(self.endpoints), dtype=bool) if mask is None else mask
+
+    def not_of_model(self, model: ModelId) -> NDArray[np.bool_] | None:
+        """The other slots; None when there are none."""
+        return self._strangers[model] if model in self._strangers else np.ones(len(self.endpoints), dtype=bool)

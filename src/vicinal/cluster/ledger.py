@@ -166,7 +166,7 @@ class Ledger:
 
     def wait_s(self, now: float) -> NDArray[np.float64]:
         """Per slot: seconds until prefill work sent now would begin. The head never owes less than nothing."""
-        done = np.minimum(np.maximum(now - self.head_started_s, 0.0), self.head_compute_s)
+        done = np.minimum(now - self.head_started_s, self.head_compute_s)
         return np.maximum(self.backlog_s - done, 0.0)
 
     def _add_prefill(self, work: PrefillWork, sign: int) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.cluster.fleet import Fleet
-from vicinal.cluster.freshness import FreshnessRule
+from vicinal.cluster.freshness import Freshness, FreshnessRule
 from vicinal.cluster.ledger import Ledger, Transfer
 from vicinal.cluster.reports import Reports, Said
 from vicinal.cluster.view import View
@@ -21,12 +21,19 @@ from vicinal.topology.graph import Topology
 
 
 @dataclass(frozen=True, slots=True)
-class _Strangers:
-    """Load of others by phase, per slot, and who answers: what follows from the fleet and from what reports `said`."""
+class _Heard:
+    """What follows from the fleet and from what reports `said`, per slot: who answers, the load of others by phase.
+
+    `oldest_s` is when the oldest last report was made. While that one is fresh, so are all: then everybody is known,
+    and `fresh_blocks` is the HBM that is left beside the safety margin.
+    """
 
     said: Said
     answering: NDArray[np.bool_]
-    none: bool
+    oldest_s: float
+    everybody: NDArray[np.bool_]
+    fresh_blocks: NDArray[np.float64]
+    no_strangers: bool
     prefills: NDArray[np.float64]
     decodes: NDArray[np.float64]
 
@@ -56,7 +63,7 @@ class ClusterState:
         self.mean_prefill_s = 0.0
         self.mean_context_tokens = 0.0
         self._build_topology = build_topology
-        self._strangers: _Strangers | None = None
+        self._heard: _Heard | None = None
 
     def change_fleet(self, endpoints: Sequence[Endpoint]) -> list[int]:
         """Make the fleet exactly `endpoints`; what was known of those that left is dropped. Returns their slots."""
@@ -113,47 +120,54 @@ class ClusterState:
 
     def view(self, now: float) -> View:
         fleet, ledger, said = self.fleet, self.ledger, self.reports.said
-        if self._strangers is None or self._strangers.said is not said:
-            self._strangers = _strangers(fleet, said)
-        strangers = self._strangers
-        ages_s = self.reports.ages_s(now)
+        if self._heard is None or self._heard.said is not said:
+            self._heard = _heard(fleet, said, self.freshness)
+        heard = self._heard
         in_use = ledger.blocks_reserved + said.foreign_blocks
-        margin = fleet.kv_blocks * self.freshness.hbm_margin_share(ages_s)
-        known = self.freshness.known(ages_s)
+        if self.freshness.of(now - heard.oldest_s) is Freshness.FRESH:
+            known, usable, blocks = heard.everybody, heard.answering, heard.fresh_blocks
+        else:
+            ages_s = self.reports.ages_s(now)
+            known = self.freshness.known(ages_s)
+            usable = heard.answering & known
+            blocks = fleet.kv_blocks - fleet.kv_blocks * self.freshness.hbm_margin_share(ages_s)
         wait_s = ledger.wait_s(now)
         sequences = ledger.decode_count + ledger.pencilled_count
         context_tokens = ledger.decode_context_tokens + ledger.pencilled_context_tokens
-        if not strangers.none:
-            wait_s = wait_s + strangers.prefills * self.mean_prefill_s
-            sequences = sequences + strangers.decodes
-            context_tokens = context_tokens + strangers.decodes * self.mean_context_tokens
+        if not heard.no_strangers:
+            wait_s = wait_s + heard.prefills * self.mean_prefill_s
+            sequences = sequences + heard.decodes
+            context_tokens = context_tokens + heard.decodes * self.mean_context_tokens
         return View(
             now_s=now,
             fleet=fleet,
             known=known,
-            usable=strangers.answering & known,
+            usable=usable,
             wait_prefill_s=wait_s,
             outstanding_prefill_tokens=ledger.prefill_tokens,
             outstanding_decode_tokens=ledger.decode_tokens,
             prefill_count=ledger.prefill_count,
             decode_sequences=sequences,
             decode_context_tokens=context_tokens,
-            free_blocks=fleet.kv_blocks - margin - in_use,
+            free_blocks=blocks - in_use,
             blocks_in_use=in_use,
             foreign_requests=said.foreign_requests,
-            report_age_s=ages_s,
+            reported_s=said.reported_s,
             gpu_utilization=said.gpu_utilization,
             reported_waiting=said.waiting,
             link_flows=ledger.link_flows,
         )
 
 
-def _strangers(fleet: Fleet, said: Said) -> _Strangers:
+def _heard(fleet: Fleet, said: Said, freshness: FreshnessRule) -> _Heard:
     foreign = said.foreign_requests
-    return _Strangers(
+    return _Heard(
         said=said,
         answering=fleet.active & said.reachable,
-        none=not foreign.any(),
+        oldest_s=float(said.reported_s.min(initial=np.inf)),
+        everybody=np.ones(len(fleet), dtype=bool),
+        fresh_blocks=fleet.kv_blocks - fleet.kv_blocks * freshness.margin_share,
+        no_strangers=not foreign.any(),
         prefills=np.where(fleet.prefills, foreign, 0.0),
         decodes=np.where(fleet.prefills, 0.0, foreign),
     )

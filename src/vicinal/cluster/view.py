@@ -21,7 +21,8 @@ class View(Struct, frozen=True):
     `decode_sequences` and `decode_context_tokens`: the batch that a newcomer would join, pencilled ones and strangers
     included. `free_blocks`: HBM that can be promised, after reservations, strangers and the safety margin.
     `outstanding_*_tokens`: predicted tokens not done yet, by phase: the measure of "the emptiest GPU".
-    `report_age_s` is infinite where nothing was ever reported. `link_flows` is per link, plus one that nothing loads.
+    `reported_s` is when the last report was made, -inf where nothing was ever reported. `link_flows` is per link, plus
+    one that nothing loads.
     """
 
     now_s: float
@@ -37,7 +38,16 @@ class View(Struct, frozen=True):
     free_blocks: Floats
     blocks_in_use: Floats
     foreign_requests: Floats
-    report_age_s: Floats
+    reported_s: Floats
     gpu_utilization: Floats
     reported_waiting: Floats
     link_flows: Floats
+
+    @property
+    def all_usable(self) -> bool:
+        return int(np.count_nonzero(self.usable)) == len(self.usable)
+
+    @property
+    def report_age_s(self) -> Floats:
+        """Infinite where nothing was ever reported."""
+        return np.maximum(self.now_s - self.reported_s, 0.0)

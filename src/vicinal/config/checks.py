@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from vicinal.config.cluster import block_tokens, kv_blocks, kv_bytes_per_token
 from vicinal.config.fleet import Config, Endpoint
 from vicinal.config.problems import Key, key_text, nearest
+from vicinal.domain.endpoint import Role
 
 Finding = tuple[Key, str]
 
@@ -128,6 +129,16 @@ def _kv_is_alike(config: Config) -> Iterator[Finding]:
                 )
 
 
+def _halves_hand_off(config: Config) -> Iterator[Finding]:
+    for at, entry in enumerate(config.endpoint):
+        if entry.role is not Role.BOTH and not entry.hand_off:
+            yield (
+                ("endpoint", at, "hand_off"),
+                f'"{entry.id}" has role "{entry.role}" and no hand-off: its half of a request could not reach the '
+                'other half; give it role = "both" or hand_off = true',
+            )
+
+
 def _places_nest(config: Config) -> Iterator[Finding]:
     """In a tree, a host hangs under one leaf, and a leaf's name belongs to one pod and site."""
     leaf_of: dict[str, tuple[str, str, str]] = {}
@@ -170,6 +181,7 @@ _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _addresses_are_unique,
     _kv_is_said_once,
     _kv_is_alike,
+    _halves_hand_off,
     _places_nest,
     _uplinks_exist,
 )

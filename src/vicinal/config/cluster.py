@@ -89,4 +89,5 @@ def _endpoint(config: Config, entry: Entry) -> Endpoint:
         dialect=entry.dialect,
         events_url=entry.events_url,
         replay_url=entry.replay_url,
+        hands_off=entry.hand_off,
     )

@@ -77,6 +77,13 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     role: Annotated[
         Role, Meta(description="Phases it takes. A decode endpoint can also prefill for a request that it decodes.")
     ] = Role.BOTH
+    hand_off: Annotated[
+        bool,
+        Meta(
+            description="Its KV can be handed to another engine or taken from one (vLLM: it runs with a KV connector). "
+            "Without, it serves whole requests only."
+        ),
+    ] = True
     host: Annotated[str, Meta(description="Host it stands on. Empty is Unknown, priced as far.")] = ""
     leaf: Annotated[str, Meta(description="Leaf switch (rack) it hangs under. Empty is Unknown.")] = ""
     pod: Annotated[str, Meta(description="Pod of that leaf.")] = ""

@@ -4,12 +4,11 @@ A policy sees costs in seconds but need not use them; whatever it uses, the reco
 that policies can be compared decision by decision. State of a policy's own (a counter, a tree) lives in the policy.
 """
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from vicinal.cost.pairs import Pair
+from vicinal.cost.pairs import Ranking
 from vicinal.cost.table import Table
 from vicinal.domain.chance import Stream
 from vicinal.domain.request import Request
@@ -29,11 +28,17 @@ class Choice(Struct, frozen=True):
 
 
 class Policy(Protocol):
-    """`choose` is called with at least one pair that can serve, and `ranked`, the cheapest rows in order, local ones
-    included. It raises nothing and changes only its own state.
+    """It raises nothing and changes only its own state. `ranking` finds the cheapest rows of the table when it is
+    asked, local plans included.
+
+    `choose` is called with at least one pair that can serve. `choose_whole` is called when none can and some local plan
+    can: on a fleet whose engines hand nothing off, or for a request that one engine must serve whole. It takes a local
+    plan.
     """
 
     @property
     def name(self) -> str: ...
 
-    def choose(self, request: Request, table: Table, ranked: Sequence[Pair], chance: Stream) -> Choice: ...
+    def choose(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice: ...
+
+    def choose_whole(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice: ...

@@ -10,7 +10,7 @@ long as it computes; that is part of the price on every endpoint, and nothing wh
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from msgspec import Struct
@@ -21,13 +21,14 @@ from vicinal.cluster.fleet import Fleet
 from vicinal.cluster.view import View
 from vicinal.cost.lag import LegLag
 from vicinal.cost.pathspeed import PathSpeeds
+from vicinal.cost.pools import Pools, pools, positions
 from vicinal.cost.price import PrefillPrice
-from vicinal.cost.sides import DecodeSide, Floats, NetworkSide, Positions, PrefillSide
+from vicinal.cost.sides import DecodeSide, Floats, NetworkSide, PrefillSide
 from vicinal.cost.table import Table
 from vicinal.domain.request import Request
-from vicinal.enginemodel.fit import Fit, stack
+from vicinal.enginemodel.fit import Fit
 from vicinal.topology.graph import Topology
-from vicinal.topology.pathtable import PathTable, path_table
+from vicinal.topology.pathtable import PathTable
 
 Mask = NDArray[np.bool_]
 
@@ -43,60 +44,22 @@ class Masks(Struct, frozen=True):
     local_blocked: Mask
 
 
-@dataclass(frozen=True, slots=True)
-class _Pools:
-    """What follows from the fleet alone: who is in which pool (nobody who left), the paths between the pools, and the
-    fits, of all slots (`fit`) and of the decode pool. The figures from `block_tokens` on are the decode pool's too."""
-
-    prefill_slots: NDArray[np.intp]
-    decode_slots: NDArray[np.intp]
-    fit: Fit
-    decode_fit: Fit
-    paths: PathTable
-    least_latency_s: Floats
-    same: Positions
-    capacity_s_per_byte: Floats
-    block_tokens: Floats
-    kv_bytes_per_token: Floats
-    also_prefills: Floats
-    distinct_fits: tuple[Fit, ...]
-
-
 class CostModel:
     """`profile` gives the fit of a named profile; it is asked when the fleet changes."""
 
     def __init__(self, profile: Callable[[str], Fit]) -> None:
         self._profile = profile
-        self._pools: _Pools | None = None
+        self._pools: Pools | None = None
         self.price = PrefillPrice()
         self.speeds = PathSpeeds()
         self.lag = LegLag()
 
     def rebuild(self, fleet: Fleet, topology: Topology) -> None:
         """The fleet changed: look up fits and paths anew."""
-        prefill_slots = np.flatnonzero(fleet.prefills & fleet.active)
-        decode_slots = np.flatnonzero(fleet.decodes & fleet.active)
-        paths = path_table(topology, prefill_slots.tolist(), decode_slots.tolist())
-        self._pools = _Pools(
-            prefill_slots=prefill_slots,
-            decode_slots=decode_slots,
-            fit=self._stack(fleet, np.arange(len(fleet))),
-            decode_fit=self._stack(fleet, decode_slots),
-            paths=paths,
-            least_latency_s=paths.latency_s.min(axis=0, initial=np.inf),
-            same=_positions(~paths.distinct),
-            capacity_s_per_byte=np.append(1.0 / topology.bytes_per_s, 0.0),
-            block_tokens=fleet.block_tokens[decode_slots],
-            kv_bytes_per_token=fleet.kv_bytes_per_token[decode_slots],
-            also_prefills=fleet.prefills[decode_slots].astype(np.float64),
-            distinct_fits=tuple({self._profile(fleet.endpoints[slot].profile) for slot in prefill_slots}),
-        )
-
-    def _stack(self, fleet: Fleet, slots: NDArray[np.intp]) -> Fit:
-        return stack([self._profile(fleet.endpoints[slot].profile) for slot in slots])
+        self._pools = pools(fleet, topology, self._profile)
 
     @property
-    def pools(self) -> _Pools:
+    def pools(self) -> Pools:
         if self._pools is None:
             raise RuntimeError("CostModel.rebuild has not been called: no fleet is known")
         return self._pools
@@ -109,41 +72,48 @@ class CostModel:
         """Seconds that one second of prefill costs the others, as of this view."""
         return self.price.posted(self._pool_wait_s(view), view.now_s)
 
-    def sent_off(self, view: View, service_s: float, now: float) -> None:
-        """A prefill of `service_s` is sent off, chosen from this view."""
-        self.price.observe(self._pool_wait_s(view), service_s, now)
+    def sent_off(self, pool_wait_s: float, service_s: float, now: float) -> None:
+        """A prefill of `service_s` is sent off, chosen from a table with this `pool_wait_s`."""
+        self.price.observe(pool_wait_s, service_s, now)
 
     def _pool_wait_s(self, view: View) -> float:
-        """The mean wait over the endpoints that answer: a silent one has no queue that anybody could join."""
-        slots = self.pools.prefill_slots
-        return _mean(view.wait_prefill_s.take(slots)[view.usable.take(slots)])
+        """The mean wait over the endpoints that prefill by role and answer: a silent one has no queue that anybody
+        could join."""
+        slots = self.pools.queueing_slots
+        waits_s = view.wait_prefill_s.take(slots)
+        return _mean(waits_s if view.all_usable else waits_s[view.usable.take(slots)])
 
     def table(self, request: Request, view: View, cached_blocks: NDArray[np.int32], masks: Masks) -> Table:
         """Price all plans for a request that arrives now. `cached_blocks` is per slot, contiguous from the root."""
         pools = self.pools
         slots = pools.prefill_slots
-        price = self.posted_price(view)
+        pool_wait_s = self._pool_wait_s(view)
+        price = self.price.posted(pool_wait_s, view.now_s)
         cached = reusable_tokens(request, cached_blocks)
         compute_s = pools.fit.prefill_s(float(request.prompt_tokens), cached)
-        of_prefill_s = compute_s.take(slots)
-        prefill = PrefillSide(
-            slots=slots,
-            blocked=masks.prefill_blocked.take(slots),
-            cached_tokens=cached.take(slots),
-            wait_s=view.wait_prefill_s.take(slots),
-            compute_s=of_prefill_s,
-            price_s=(price + view.decode_sequences.take(slots)) * of_prefill_s,
-            outstanding_tokens=view.outstanding_prefill_tokens.take(slots),
-        )
         decode = self._decode_side(request, view, cached, compute_s, masks, price)
-        return Table(prefill, decode, self._network(view), request.service, self._objective_s(request), view, price)
+        prefill, network = pools.no_prefill, pools.no_network
+        if len(slots):
+            of_prefill_s = compute_s.take(slots)
+            prefill = PrefillSide(
+                slots=slots,
+                blocked=masks.prefill_blocked.take(slots),
+                cached_tokens=cached.take(slots),
+                wait_s=view.wait_prefill_s.take(slots),
+                compute_s=of_prefill_s,
+                price_s=(price + view.decode_sequences.take(slots)) * of_prefill_s,
+                outstanding_tokens=view.outstanding_prefill_tokens.take(slots),
+            )
+            network = self._network(view)
+        return Table(prefill, decode, network, request.service, self._objective_s(request), view, price, pool_wait_s)
 
     def decode_table(
         self, request: Request, view: View, cached_blocks: NDArray[np.int32], masks: Masks, prefill_slot: int
     ) -> Table:
         """Price where to decode, now that the KV is on `prefill_slot`: its prefill is done and costs nothing more."""
         pools = self.pools
-        price = self.posted_price(view)
+        pool_wait_s = self._pool_wait_s(view)
+        price = self.price.posted(pool_wait_s, view.now_s)
         row = np.flatnonzero(pools.prefill_slots == prefill_slot)
         zero = np.zeros(1)
         cached = reusable_tokens(request, cached_blocks)
@@ -173,31 +143,29 @@ class CostModel:
                 paths.common_from[:, row],
                 paths.common_to,
             ),
-            same=_positions(~paths.distinct[row]),
+            same=positions(~paths.distinct[row]),
         )
-        return Table(prefill, decode, network, request.service, self._objective_s(request), view, price)
+        return Table(prefill, decode, network, request.service, self._objective_s(request), view, price, pool_wait_s)
 
     def _decode_side(
         self, request: Request, view: View, reusable: Floats, prefill_s: Floats, masks: Masks, price: float
     ) -> DecodeSide:
         """`reusable` tokens of the prompt and `prefill_s` to compute the rest are per slot."""
         pools = self.pools
-        fit = pools.decode_fit
-        slots = pools.decode_slots
+        fit, of_decode = pools.decode_fit, pools.of_decode
         service = request.service
-        held = reusable.take(slots)
-        sequences = view.decode_sequences.take(slots)
+        held = of_decode(reusable)
+        sequences = of_decode(view.decode_sequences)
         own_context = request.prompt_tokens + request.expected_output_tokens / 2
-        context = view.decode_context_tokens.take(slots)
         drag_s = fit.step_s_per_sequence + fit.step_s_per_context_token * own_context
-        under_way_s = fit.step_s(sequences, context)
+        under_way_s = fit.step_s(sequences, of_decode(view.decode_context_tokens))
         tpot_s = under_way_s + drag_s
         late_s = np.maximum(tpot_s - service.tpot_objective_s, 0.0)
         steps = service.tpot_weight * request.expected_output_tokens
-        compute_s = prefill_s.take(slots)
+        compute_s = of_decode(prefill_s)
         return DecodeSide(
-            slots=slots,
-            blocked=masks.decode_blocked.take(slots),
+            slots=pools.decode_slots,
+            blocked=of_decode(masks.decode_blocked),
             held_tokens=held,
             moved_bytes=(request.prompt_tokens - held) * pools.kv_bytes_per_token,
             ready_s=self._ready_s(request, view, tpot_s),
@@ -205,10 +173,10 @@ class CostModel:
             tpot_s=tpot_s,
             tpot_cost_s=steps * (tpot_s + service.miss_factor * late_s),
             price_s=(request.expected_output_tokens * sequences) * drag_s,
-            outstanding_tokens=view.outstanding_decode_tokens.take(slots),
-            local_blocked=masks.local_blocked.take(slots),
+            outstanding_tokens=of_decode(view.outstanding_decode_tokens),
+            local_blocked=of_decode(masks.local_blocked),
             local_cached_tokens=held,
-            local_wait_s=view.wait_prefill_s.take(slots),
+            local_wait_s=of_decode(view.wait_prefill_s),
             local_compute_s=compute_s,
             local_price_s=(price * pools.also_prefills + sequences) * compute_s,
         )
@@ -216,12 +184,13 @@ class CostModel:
     def _ready_s(self, request: Request, view: View, tpot_s: Floats) -> Floats:
         """Seconds until HBM for the request is free: none where it fits now; else the share of what is in use that
         must end first, times how long such a request lives."""
-        slots = self.pools.decode_slots
-        need = np.ceil((request.prompt_tokens + request.expected_output_tokens) / self.pools.block_tokens)
-        lacking = np.maximum(need - view.free_blocks.take(slots), 0.0)
-        if not np.count_nonzero(lacking):
-            return lacking
-        in_use = view.blocks_in_use.take(slots)
+        pools = self.pools
+        tokens = request.prompt_tokens + request.expected_output_tokens
+        free_blocks = pools.of_decode(view.free_blocks)
+        if ceil(tokens / view.fleet.block_tokens_min) <= np.minimum.reduce(free_blocks, initial=np.inf):
+            return pools.never
+        lacking = np.maximum(np.ceil(tokens / pools.block_tokens) - free_blocks, 0.0)
+        in_use = pools.of_decode(view.blocks_in_use)
         share = np.minimum(lacking, in_use) / np.maximum(in_use, 1.0)
         return share * request.expected_output_tokens * tpot_s
 
@@ -248,11 +217,6 @@ class CostModel:
 def _mean(values: Floats) -> float:
     """Without the overhead of `ndarray.mean`, which is most of its time on a small fleet."""
     return float(np.add.reduce(values)) / len(values) if len(values) else 0.0
-
-
-def _positions(mask: Mask) -> Positions:
-    rows, columns = mask.nonzero()
-    return rows, columns
 
 
 def reusable_tokens(request: Request, cached_blocks: NDArray[np.int32]) -> Floats:

@@ -15,6 +15,7 @@ such as "the best prefill of each leaf" are wrong once interfaces carry load.
 
 import sys
 from bisect import bisect_right
+from collections.abc import Sequence
 from operator import itemgetter
 
 import numpy as np
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from vicinal.cost.sides import Floats
 from vicinal.cost.table import Table
-from vicinal.domain.chance import Stream
+from vicinal.domain.chance import NO_CHANCE, Stream
 
 PAIRS_FIRST = 512
 PAIRS_GROWTH = 8
@@ -54,6 +55,25 @@ def cheapest(table: Table, count: int, chance: Stream, rows: NDArray[np.bool_] |
         found.add(table.local_s, table.local_row, np.arange(table.shape[1]))
     _price_few(table, found, chance, rows)
     return found.ranked(chance)
+
+
+class Ranking:
+    """The `count` cheapest rows of one table in order, found when somebody first asks."""
+
+    def __init__(self, table: Table, count: int) -> None:
+        self._table = table
+        self._count = count
+        self._pairs: list[Pair] | None = None
+
+    def drawn(self, chance: Stream) -> Sequence[Pair]:
+        """Which of several cheapest comes first is drawn from `chance`, once."""
+        if self._pairs is None:
+            self._pairs = cheapest(self._table, self._count, chance)
+        return self._pairs
+
+    def listed(self) -> Sequence[Pair]:
+        """Likewise, to look at and not to decide: where nothing was drawn yet, nothing will be."""
+        return self.drawn(NO_CHANCE)
 
 
 class _Found:
@@ -97,11 +117,13 @@ class _Found:
 
 def _of_all(table: Table, count: int, chance: Stream, rows: NDArray[np.bool_] | None) -> list[Pair]:
     """Of a table that is priced whole. Places are numbered row by row; the local row is the last."""
-    total_s, columns = table.grid.total_s, table.shape[1]
-    if rows is None:
-        totals = np.concatenate((total_s.ravel(), table.local_s))
+    columns = table.shape[1]
+    if not table.local_row:  # no pairs
+        totals = table.local_s if rows is None else np.zeros(0)
+    elif rows is None:
+        totals = np.concatenate((table.grid.total_s.ravel(), table.local_s))
     else:
-        totals = np.where(rows[:, None], total_s, np.inf).ravel()
+        totals = np.where(rows[:, None], table.grid.total_s, np.inf).ravel()
     if len(totals) > SORTED_WHOLE_MAX:
         order = totals.argpartition(count)[: count + 1]
         order = order[totals[order].argsort(kind="stable")]

@@ -28,6 +28,9 @@ GRID_CELLS_MAX = 4096
 Explained = tuple[float, tuple[float | None, ...]]
 """A row's total, and its columns in the order of `TERMS`; None for a term that does not apply to it."""
 
+At = int | NDArray[np.intp]
+"""One position, or an array of them."""
+
 Where = int | slice | NDArray[np.intp]
 """What selects rows or columns: a position, all, or an array of positions (broadcast against the other)."""
 
@@ -44,9 +47,9 @@ class Priced(Struct, frozen=True):
 class Table:
     """Rows are addressed as (i, j): positions in `prefill.slots` and `decode.slots`; i == `local_row` means local.
 
-    `prefill_price` is what was posted for a second of prefill. `local_s` is the cost of the local plan on each decode
-    endpoint (D,). `serving` says which prefill endpoints have a decode endpoint to go with (P,), `small` that pricing
-    every pair is cheap.
+    `prefill_price` is what was posted for a second of prefill while the pool's mean wait is `pool_wait_s`. `local_s` is
+    the cost of the local plan on each decode endpoint (D,). `serving` says which prefill endpoints have a decode
+    endpoint to go with (P,), `small` that pricing every pair is cheap.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Table:
         ttft_objective_s: float,
         view: View,
         prefill_price: float,
+        pool_wait_s: float,
     ) -> None:
         self.prefill = prefill
         self.decode = decode
@@ -66,6 +70,7 @@ class Table:
         self.view = view
         self.ttft_objective_s = ttft_objective_s
         self.prefill_price = prefill_price
+        self.pool_wait_s = pool_wait_s
         self.local_row = len(prefill.slots)
         self.small = len(prefill.slots) * len(decode.slots) <= GRID_CELLS_MAX
         self._rows: dict[int, Floats] = {}
@@ -131,10 +136,11 @@ class Table:
 
     @cached_property
     def floors(self) -> tuple[Floats, Floats]:
-        """ahead (P,) and behind (D,): the pair (i, j) costs at least ahead[i] + behind[j] (cost/pairs.py)."""
+        """ahead (P,) and behind (D,): the pair (i, j) costs at least ahead[i] + behind[j] (cost/pairs.py). Infinite
+        where no prefill endpoint may serve."""
         prefill, decode, network = self.prefill, self.decode, self.network
         start_s = np.where(prefill.blocked, np.inf, self.start_s)
-        start_min_s = float(start_s[start_s.argmin()])
+        start_min_s = float(start_s.min(initial=np.inf))
         if start_min_s == np.inf:
             return np.full(self.shape[0], np.inf), np.full(self.shape[1], np.inf)
         slowness = network.slowness_s_per_byte
@@ -164,7 +170,7 @@ class Table:
         return np.asarray(~self.prefill.blocked & self.network.paths.distinct[:, j])
 
     def _serving(self) -> NDArray[np.bool_]:
-        if _free(self.decode.blocked) > 1:
+        if not self.local_row or _free(self.decode.blocked) > 1:
             return ~self.prefill.blocked
         serving: NDArray[np.bool_] = np.any(self.usable, axis=1)
         return serving
@@ -180,50 +186,70 @@ class Table:
     def total(self, i: int, j: int) -> float:
         return float(self.local_s[j]) if i == self.local_row else float(self.totals(i, j))
 
+    @cached_property
+    def usable_local(self) -> NDArray[np.bool_]:
+        """(D,): the decode endpoint may serve the whole request by itself."""
+        return ~self.decode.local_blocked
+
+    @cached_property
+    def local_outstanding_tokens(self) -> Floats:
+        """Predicted tokens of both phases that each decode endpoint has still to do, (D,)."""
+        slots = self.decode.slots
+        return self.view.outstanding_prefill_tokens.take(slots) + self.view.outstanding_decode_tokens.take(slots)
+
     def pairs_explained(self, i: NDArray[np.intp], j: NDArray[np.intp]) -> list[Explained]:
         """Some pairs: the total of each, and its terms."""
+        return _rows(*self._pair_columns(i, j))
+
+    def locals_explained(self, j: NDArray[np.intp]) -> list[Explained]:
+        """Some local plans likewise."""
+        return _rows(*self._local_columns(j))
+
+    def explained(self, i: int, j: int) -> Explained:
+        """One row likewise, a local plan included."""
+        total_s, columns = self._local_columns(j) if i == self.local_row else self._pair_columns(i, j)
+        return float(total_s), tuple([float(columns[name]) if name in columns else None for name in TERMS])
+
+    def _pair_columns(self, i: At, j: At) -> tuple[Floats, dict[str, Floats]]:
         prefill, decode = self.prefill, self.decode
-        if self.small:
+        if "grid" in self.__dict__:
             grid = self.grid
             priced = Priced(grid.transfer_s[i, j], grid.link_price_s[i, j], grid.ttft_s[i, j], grid.total_s[i, j])
         else:
             priced = self.price(i, j)
         ttft_s = priced.ttft_s
-        return _explained(
-            priced.total_s,
-            wait_prefill=prefill.wait_s[i],
-            compute_prefill=prefill.compute_s[i],
-            transfer_kv=priced.transfer_s,
-            decode_ready=decode.ready_s[j],
-            first_step=decode.step_s[j],
-            ttft=ttft_s,
-            tpot=decode.tpot_s[j],
-            ttft_cost=self.ttft_cost_s(ttft_s),
-            tpot_cost=decode.tpot_cost_s[j],
-            prefill_price=prefill.price_s[i],
-            decode_price=decode.price_s[j],
-            link_price=priced.link_price_s,
-        )
+        return priced.total_s, {
+            "wait_prefill": prefill.wait_s[i],
+            "compute_prefill": prefill.compute_s[i],
+            "transfer_kv": priced.transfer_s,
+            "decode_ready": decode.ready_s[j],
+            "first_step": decode.step_s[j],
+            "ttft": ttft_s,
+            "tpot": decode.tpot_s[j],
+            "ttft_cost": self.ttft_cost_s(ttft_s),
+            "tpot_cost": decode.tpot_cost_s[j],
+            "prefill_price": prefill.price_s[i],
+            "decode_price": decode.price_s[j],
+            "link_price": priced.link_price_s,
+        }
 
-    def locals_explained(self, j: NDArray[np.intp]) -> list[Explained]:
-        """Some local plans likewise."""
+    def _local_columns(self, j: At) -> tuple[Floats, dict[str, Floats]]:
         decode = self.decode
         wait_s, compute_s = decode.local_wait_s[j], decode.local_compute_s[j]
         ttft_s = wait_s + compute_s
-        return _explained(
-            self.local_s[j],
-            wait_prefill=wait_s,
-            compute_prefill=compute_s,
-            ttft=ttft_s,
-            tpot=decode.tpot_s[j],
-            ttft_cost=self.ttft_cost_s(ttft_s),
-            tpot_cost=decode.tpot_cost_s[j],
-            prefill_price=decode.local_price_s[j],
-            decode_price=decode.price_s[j],
-        )
+        return self.local_s[j], {
+            "wait_prefill": wait_s,
+            "compute_prefill": compute_s,
+            "ttft": ttft_s,
+            "tpot": decode.tpot_s[j],
+            "ttft_cost": self.ttft_cost_s(ttft_s),
+            "tpot_cost": decode.tpot_cost_s[j],
+            "prefill_price": decode.local_price_s[j],
+            "decode_price": decode.price_s[j],
+        }
 
 
-def _explained(total_s: Floats, **columns: Floats) -> list[Explained]:
+def _rows(total_s: Floats, columns: dict[str, Floats]) -> list[Explained]:
     """Columns by name, turned into rows."""
     absent = [None] * len(total_s)
     terms = zip(*[columns[name].tolist() if name in columns else absent for name in TERMS], strict=True)

@@ -1,6 +1,6 @@
 """Chance is an argument. The core draws from a stream that its driver seeds and hands in, so a run can be replayed."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Stream(Protocol):
@@ -9,3 +9,12 @@ class Stream(Protocol):
     def random(self) -> float:
         """The next number, uniform in [0, 1)."""
         ...
+
+
+class _NoChance:
+    def random(self) -> float:
+        return 0.0
+
+
+NO_CHANCE: Final[Stream] = _NoChance()
+"""Of equals the first: for what is looked at and not decided, which must leave the stream of the decisions alone."""

@@ -46,6 +46,8 @@ class Decision(Struct, frozen=True):
     A request has one decision per choice made for it: a plan at arrival, and, where decode is bound late, a second
     one (`leg == Leg.DECODE`) when its prefill is done. `counterfactuals` maps a name ("emptiest_gpu", "nearest",
     "best_cached", "best_hit", …) to its row. `coarse_hashes` is one chained hash per 512 prompt tokens.
+    A scheduler that does not explain itself leaves out everything but the chosen row: what is empty or None then was
+    not looked at.
     """
 
     request_id: RequestId
@@ -64,7 +66,7 @@ class Decision(Struct, frozen=True):
     chosen: PricedPlan
     others: tuple[PricedPlan, ...]
     counterfactuals: tuple[tuple[str, PricedPlan], ...]
-    pairs_considered: int
+    pairs_considered: int | None
     verdicts: tuple[Verdict, ...]
     inputs: tuple[InputAge, ...]
     prefill_price_s_per_s: float
@@ -72,7 +74,7 @@ class Decision(Struct, frozen=True):
     worker_queue_length: float | None
     gpu_hbm_available_tokens: int | None
     cache_location: EndpointId | None
-    cache_state: str
+    cache_state: str | None
     reason: str
     coarse_hashes: tuple[int, ...]
 

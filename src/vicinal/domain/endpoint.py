@@ -38,7 +38,8 @@ class Endpoint:
 
     `profile` names the cost profile (enginemodel/profiles.py). `kv_blocks` is the HBM that holds KV, in blocks.
     `events_url` and `replay_url` are ZMQ addresses of its KV events; empty means that it sends none, so what it holds
-    is inferred. `nic_bytes_per_s` is one direction of its network interface.
+    is inferred. `nic_bytes_per_s` is one direction of its network interface. `hands_off` says whether its KV can be
+    handed to, or pulled from, another engine: a stock engine without a KV connector serves whole requests only.
     """
 
     id: EndpointId
@@ -56,6 +57,7 @@ class Endpoint:
     dialect: str = "vllm"
     events_url: str = ""
     replay_url: str = ""
+    hands_off: bool = True
 
     @property
     def kv_tokens(self) -> int:

@@ -65,9 +65,10 @@ def reason_sentence(record: DecisionRecord) -> str:
         "" if record.predicted_ttft_s is None else f", first token expected after {_ms(record.predicted_ttft_s)} ms"
     )
     reason = record.schedule_reason.rstrip(".") or f"it has the smallest total of policy {record.policy}"
+    among = "" if record.pairs_considered is None else f" among {record.pairs_considered} pairs"
     return (
-        f"{record.request_id} went to {winner.name} ({winner.action}), chosen by {record.policy} among "
-        f"{record.pairs_considered} pairs{expected}: {reason}."
+        f"{record.request_id} went to {winner.name} ({winner.action}), chosen by {record.policy}{among}{expected}: "
+        f"{reason}."
     )
 
 

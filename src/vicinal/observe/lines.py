@@ -60,7 +60,7 @@ class DecisionRecord(msgspec.Struct, tag_field="kind", tag="decision", frozen=Tr
     estimated_cache_cost: float | None
     estimated_migration_cost: float | None
     cache_location: str | None
-    cache_state: str
+    cache_state: str | None
     gpu_hbm_available: int | None
     queue_length: int
     priority: int
@@ -74,7 +74,7 @@ class DecisionRecord(msgspec.Struct, tag_field="kind", tag="decision", frozen=Tr
     expected_output_tokens: int
     block_tokens: int
     worker_queue_length: float | None
-    pairs_considered: int
+    pairs_considered: int | None
     prefill_price_s_per_s: float | None
     predicted_ttft_s: float | None
     predicted_tpot_s: float | None

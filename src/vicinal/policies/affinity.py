@@ -4,11 +4,10 @@ The switch of MISSION A3/A4. A short shared prefix (a system prompt that everybo
 requests onto its holder, so the cached share of the prompt must reach `least_cached_share`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vicinal.contracts.policy import Choice
-from vicinal.cost.pairs import Pair
+from vicinal.cost.pairs import Ranking
 from vicinal.cost.table import Table
 from vicinal.domain.chance import Stream
 from vicinal.domain.request import Request
@@ -23,8 +22,14 @@ class Affinity:
     _cached: PrefillFirst = field(default_factory=PrefillFirst)
     _fresh: DecodeFirst = field(default_factory=DecodeFirst)
 
-    def choose(self, request: Request, table: Table, ranked: Sequence[Pair], chance: Stream) -> Choice:
-        allowed = table.serving
-        cached_share = table.prefill.cached_tokens[allowed].max() / max(request.prompt_tokens, 1)
-        rule = self._cached if cached_share >= self.least_cached_share else self._fresh
-        return rule.choose(request, table, ranked, chance)
+    def choose(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
+        cached_tokens = float(table.prefill.cached_tokens[table.serving].max())
+        return self._rule(request, cached_tokens).choose(request, table, ranking, chance)
+
+    def choose_whole(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
+        cached_tokens = float(table.decode.held_tokens[table.usable_local].max())
+        return self._rule(request, cached_tokens).choose_whole(request, table, ranking, chance)
+
+    def _rule(self, request: Request, cached_tokens: float) -> PrefillFirst | DecodeFirst:
+        cached_share = cached_tokens / max(request.prompt_tokens, 1)
+        return self._cached if cached_share >= self.least_cached_share else self._fresh

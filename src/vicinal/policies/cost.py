@@ -1,10 +1,9 @@
 """`cost`: the row with the smallest total, prices included. The default."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vicinal.contracts.policy import Choice
-from vicinal.cost.pairs import Pair
+from vicinal.cost.pairs import Ranking
 from vicinal.cost.table import Table
 from vicinal.domain.chance import Stream
 from vicinal.domain.request import Request
@@ -14,5 +13,9 @@ from vicinal.domain.request import Request
 class Cost:
     name: str = "cost"
 
-    def choose(self, request: Request, table: Table, ranked: Sequence[Pair], chance: Stream) -> Choice:
-        return Choice(ranked[0].i, ranked[0].j, f"smallest total of the table: {ranked[0].total_s:.3f} s")
+    def choose(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
+        best = ranking.drawn(chance)[0]
+        return Choice(best.i, best.j, f"smallest total of the table: {best.total_s:.3f} s")
+
+    def choose_whole(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
+        return self.choose(request, table, ranking, chance)

@@ -4,14 +4,12 @@ Groups take turns; inside one, the least loaded prefill and decode. Simple, and 
 is that a busy group cannot borrow from an idle one. Endpoints of Unknown leaf form a group together.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vicinal.contracts.policy import Choice
-from vicinal.cost.pairs import Pair
+from vicinal.cost.pairs import Ranking
 from vicinal.cost.table import Table
 from vicinal.domain.chance import Stream
 from vicinal.domain.request import Request
@@ -22,27 +20,32 @@ from vicinal.policies.pick import pick
 class StaticGroups:
     name: str = "static_groups"
     _turn: int = 0
+    _whole_turn: int = 0
 
-    def choose(self, request: Request, table: Table, ranked: Sequence[Pair], chance: Stream) -> Choice:
-        usable = table.usable
-        of_prefill, of_decode = _groups(table, table.prefill.slots), _groups(table, table.decode.slots)
+    def choose(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
+        usable, fleet = table.usable, table.view.fleet
+        of_prefill, of_decode = fleet.leaf[table.prefill.slots], fleet.leaf[table.decode.slots]
         inside = usable & (of_prefill[:, None] == of_decode)
-        groups = sorted(set(of_prefill[np.any(inside, axis=1)].tolist()))
-        if not groups:
+        whole = np.any(inside, axis=1)
+        if not np.count_nonzero(whole):
             # No group can serve by itself (all its prefill or decode endpoints are out): leaving the group is what is
             # left, and the reason says so.
-            inside, groups, note = usable, [""], "no group is whole: outside of groups"
-            of_prefill = np.full(len(of_prefill), "")
-        else:
-            note = ""
+            i = pick(np.any(usable, axis=1), table.prefill.outstanding_tokens, chance=chance)
+            j = pick(usable[i], table.decode.outstanding_tokens, chance=chance)
+            return Choice(i, j, "no group is whole: outside of groups")
+        groups = np.unique(of_prefill[whole])
         group = groups[self._turn % len(groups)]
         if len(groups) > 1:  # choosing decode anew, when the prefill is done, is no turn
             self._turn += 1
-        i = pick(np.any(inside, axis=1) & (of_prefill == group), table.prefill.outstanding_tokens, chance=chance)
+        i = pick(whole & (of_prefill == group), table.prefill.outstanding_tokens, chance=chance)
         j = pick(inside[i], table.decode.outstanding_tokens, chance=chance)
-        return Choice(i, j, note or f"turn of group {group or 'unknown'}")
+        return Choice(i, j, f"turn of group {fleet.leaves[group] or 'unknown'}")
 
-
-def _groups(table: Table, slots: NDArray[np.intp]) -> NDArray[np.str_]:
-    endpoints = table.view.fleet.endpoints
-    return np.array([endpoints[slot].placement.leaf for slot in slots.tolist()])
+    def choose_whole(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
+        usable, fleet = table.usable_local, table.view.fleet
+        of_decode = fleet.leaf[table.decode.slots]
+        groups = np.unique(of_decode[usable])
+        group = groups[self._whole_turn % len(groups)]
+        self._whole_turn += 1
+        j = pick(usable & (of_decode == group), table.local_outstanding_tokens, chance=chance)
+        return Choice(table.local_row, j, f"turn of group {fleet.leaves[group] or 'unknown'}")

@@ -1,6 +1,7 @@
 """Who may not serve a request, and why. Masks over slots; a reason per endpoint is made only when it is asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import ceil
 
 import numpy as np
 from msgspec import Struct
@@ -17,12 +18,13 @@ Mask = NDArray[np.bool_]
 
 
 class Filtered(Struct, frozen=True):
-    """`rules` maps each rule that was looked at to the slots that it leaves out, `out` is all of them together;
-    `no_local` says who must not serve both phases, None for nobody. `masks` is what follows for each role in a plan."""
+    """`rules` maps each rule that leaves somebody out to the slots that it leaves out; `out` is all of them together,
+    None for nobody. `no_local` says who must not serve both phases, None for nobody but those who cannot decode.
+    `masks` is what follows for each role in a plan."""
 
     masks: Masks
     rules: dict[Rule, Mask]
-    out: Mask
+    out: Mask | None
     no_local: Mask | None
     request: Request
     view: View
@@ -50,7 +52,7 @@ class Filtered(Struct, frozen=True):
     def verdicts(self) -> tuple[Verdict, ...]:
         """One per endpoint that is left out, with the most permanent rule against it."""
         found: dict[int, Verdict] = {}
-        if np.count_nonzero(self.out):
+        if self.out is not None:
             for rule, mask in self.rules.items():
                 for slot in mask.nonzero()[0].tolist():
                     if slot not in found and self.view.fleet.active[slot]:
@@ -61,35 +63,57 @@ class Filtered(Struct, frozen=True):
 
 
 def filtered(request: Request, view: View, tried: set[EndpointId], local_allowed: bool) -> Filtered:
-    """`local_allowed` says whether a decode endpoint may prefill for itself when a prefill pool exists."""
-    fleet = view.fleet
-    tokens = request.prompt_tokens + request.expected_output_tokens * fleet.decodes  # the answer grows where it decodes
-    rules = {
-        Rule.MODEL: ~fleet.of_model(request.model),
-        Rule.TOO_LONG: (request.prompt_tokens >= fleet.model_tokens_max) | (tokens > fleet.kv_tokens),
-        Rule.UNHEALTHY: ~view.known,
-        **({Rule.TRIED: _tried(view, tried)} if tried else {}),
-        Rule.UNREACHABLE: ~view.usable,
-        # An endpoint that is empty takes whatever fits it at all: no request that ends there would make more room.
-        Rule.HEADROOM: (np.ceil(tokens / fleet.block_tokens) > view.free_blocks) & (view.blocks_in_use > 0),
-        Rule.SEQUENCES: fleet.decodes & (view.decode_sequences >= fleet.sequences_max),
-    }
-    no_local = None if local_allowed or not request.splittable else ~fleet.prefills
+    """`local_allowed` says whether a decode endpoint may prefill for itself when a prefill pool exists.
+
+    Most rules leave nobody out of most decisions, and one number tells (the least room of the fleet, say): a mask is
+    made only when it has something to say.
+    """
+    rules = {rule: mask for rule, mask in _looked_at(request, view, tried) if np.count_nonzero(mask)}
+    no_local = None if local_allowed or not request.splittable else ~view.fleet.prefills
     return _collected(request, view, rules, no_local)
+
+
+def _looked_at(request: Request, view: View, tried: set[EndpointId]) -> Iterator[tuple[Rule, Mask]]:
+    """The rules that may leave somebody out, the most permanent first."""
+    fleet, prompt_tokens = view.fleet, request.prompt_tokens
+    most_tokens = prompt_tokens + request.expected_output_tokens
+    if (others := fleet.not_of_model(request.model)) is not None:
+        yield Rule.MODEL, others
+    if prompt_tokens >= fleet.prompt_tokens_limit or most_tokens > fleet.request_tokens_max:
+        yield Rule.TOO_LONG, (prompt_tokens >= fleet.model_tokens_max) | (_tokens(request, view) > fleet.kv_tokens)
+    if not view.all_usable:
+        yield Rule.UNHEALTHY, ~view.known
+    if tried:
+        yield Rule.TRIED, _tried(view, tried)
+    if not view.all_usable:
+        yield Rule.UNREACHABLE, ~view.usable
+    if ceil(most_tokens / fleet.block_tokens_min) > np.minimum.reduce(view.free_blocks, initial=np.inf):
+        # An endpoint that is empty takes whatever fits it at all: no request that ends there would make more room.
+        lacking = np.ceil(_tokens(request, view) / fleet.block_tokens) > view.free_blocks
+        yield Rule.HEADROOM, lacking & (view.blocks_in_use > 0)
+    yield Rule.SEQUENCES, view.decode_sequences >= fleet.decoding_max
+
+
+def _tokens(request: Request, view: View) -> NDArray[np.float64]:
+    """What the request fills on each endpoint by its end: the answer grows where it decodes."""
+    return request.prompt_tokens + request.expected_output_tokens * view.fleet.decodes.astype(np.float64)
 
 
 def _collected(request: Request, view: View, rules: dict[Rule, Mask], no_local: Mask | None) -> Filtered:
     fleet = view.fleet
-    out = np.zeros(len(fleet), dtype=bool)
+    out: Mask | None = None
     for mask in rules.values():
-        np.logical_or(out, mask, out=out)
-    decode_blocked = out | ~fleet.decodes
+        out = mask if out is None else out | mask
     masks = Masks(
-        prefill_blocked=out | ~fleet.prefills if request.splittable else np.ones(len(fleet), dtype=bool),
-        decode_blocked=decode_blocked,
-        local_blocked=decode_blocked if no_local is None else decode_blocked | no_local,
+        prefill_blocked=_joined(fleet.not_prefill, out) if request.splittable else np.ones(len(fleet), dtype=bool),
+        decode_blocked=_joined(fleet.not_decode, out),
+        local_blocked=_joined(_joined(fleet.not_whole, out), no_local),
     )
     return Filtered(masks, rules, out, no_local, request, view)
+
+
+def _joined(mask: Mask, other: Mask | None) -> Mask:
+    return mask if other is None else mask | other
 
 
 def _any_free(blocked: Mask) -> bool:

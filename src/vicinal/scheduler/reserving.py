@@ -25,7 +25,7 @@ class Reservations:
         """A plan was chosen: its prefill is queued, its decode pencilled, its blocks are on their way."""
         request, plan = tracked.request, placed.decision.chosen.plan
         state, slot = self._state, placed.prefill_slot
-        self._cost.sent_off(placed.view, placed.compute_s, now)
+        self._cost.sent_off(placed.pool_wait_s, placed.compute_s, now)
         state.mean_prefill_s = self._cost.price.mean_service_s
         state.mean_context_tokens += MEAN_GAIN * (request.prompt_tokens - state.mean_context_tokens)
         new_tokens = request.prompt_tokens - plan.cached_tokens

@@ -67,7 +67,7 @@ class Scheduler:
         self.doubts = Doubts()
         self.reservations = Reservations(state, cost)
         self._chance = chance
-        self.cycle = Cycle(state, cost, policy, chance, settings.local_prefill)
+        self.cycle = Cycle(state, cost, policy, chance, settings)
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         """Take in one event at time `now`, in seconds on the driver's clock, which never goes back."""

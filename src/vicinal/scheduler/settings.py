@@ -8,6 +8,8 @@ class SchedulerSettings:
     """`attempts_max` counts the first. A held request is refused after `hold_s_max`; at most `held_max` are held.
 
     A refused client is told to come back after `retry_after_s` and up to `retry_spread_s` more, drawn for each.
+    Without `explain` a decision says which row was taken and nothing of the others: a simulation of many requests needs
+    no more, and it decides the same.
     """
 
     attempts_max: int = 3
@@ -16,3 +18,4 @@ class SchedulerSettings:
     retry_after_s: float = 1.0
     retry_spread_s: float = 4.0
     local_prefill: bool = True
+    explain: bool = True

@@ -1,0 +1,105 @@
+"""What a decision table needs of the fleet alone: who is in which pool, the paths between the pools, and the fits.
+
+It is made when the fleet changes. Who hands nothing off (domain/endpoint.py) is in no pair: a fleet of such endpoints
+has no prefill pool, no paths, and a table of local plans only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.cluster.fleet import Fleet
+from vicinal.cost.sides import Floats, NetworkSide, Positions, PrefillSide
+from vicinal.enginemodel.fit import Fit, stack
+from vicinal.topology.graph import Topology
+from vicinal.topology.pathtable import PathTable, path_table
+
+Value = TypeVar("Value", np.float64, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Nobody who left is in any of it.
+
+    `prefill_slots` may be the prefill of a pair; `queueing_slots` are all that prefill by their role, for pairs or for
+    themselves: their queues make the price. `decode_slots` may decode, in a pair or by themselves. `fit` is of all
+    slots, `decode_fit` of the decode pool; the figures from `block_tokens` on are the decode pool's too,
+    `never` its zeros.
+    `no_prefill` and `no_network` stand in a table that has no pairs.
+    """
+
+    prefill_slots: NDArray[np.intp]
+    queueing_slots: NDArray[np.intp]
+    decode_slots: NDArray[np.intp]
+    fit: Fit
+    decode_fit: Fit
+    paths: PathTable
+    least_latency_s: Floats
+    same: Positions
+    capacity_s_per_byte: Floats
+    everybody_decodes: bool
+    block_tokens: Floats
+    never: Floats
+    kv_bytes_per_token: Floats
+    also_prefills: Floats
+    distinct_fits: tuple[Fit, ...]
+    no_prefill: PrefillSide
+    no_network: NetworkSide
+
+    def of_decode(self, values: NDArray[Value]) -> NDArray[Value]:
+        """The decode pool's part of an array over all slots; the array itself where that is all of it."""
+        return values if self.everybody_decodes else values.take(self.decode_slots)
+
+
+def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit]) -> Pools:
+    """`profile` gives the fit of a named profile."""
+    queueing_slots = np.flatnonzero(fleet.prefills & fleet.active)
+    prefill_slots = np.flatnonzero(fleet.prefills & fleet.hands_off & fleet.active)
+    decode_slots = np.flatnonzero(fleet.decodes & fleet.active)
+    fits = [profile(endpoint.profile) for endpoint in fleet.endpoints]
+    paths = path_table(topology, prefill_slots.tolist(), decode_slots.tolist())
+    least_latency_s = paths.latency_s.min(axis=0, initial=np.inf)
+    same = positions(~paths.distinct)
+    capacity_s_per_byte = np.append(1.0 / topology.bytes_per_s, 0.0)
+    nobody = np.zeros(0)
+    return Pools(
+        prefill_slots=prefill_slots,
+        queueing_slots=queueing_slots,
+        decode_slots=decode_slots,
+        fit=stack(fits),
+        decode_fit=stack([fits[slot] for slot in decode_slots]),
+        paths=paths,
+        least_latency_s=least_latency_s,
+        same=same,
+        capacity_s_per_byte=capacity_s_per_byte,
+        everybody_decodes=len(decode_slots) == len(fleet),
+        never=np.zeros(len(decode_slots)),
+        block_tokens=fleet.block_tokens[decode_slots],
+        kv_bytes_per_token=fleet.kv_bytes_per_token[decode_slots],
+        also_prefills=fleet.prefills[decode_slots].astype(np.float64),
+        distinct_fits=tuple({fits[slot] for slot in queueing_slots}),
+        no_prefill=PrefillSide(
+            slots=np.zeros(0, dtype=np.intp),
+            blocked=np.zeros(0, dtype=bool),
+            cached_tokens=nobody,
+            wait_s=nobody,
+            compute_s=nobody,
+            price_s=nobody,
+            outstanding_tokens=nobody,
+        ),
+        no_network=NetworkSide(
+            paths=paths,
+            link_s_per_byte=np.stack((capacity_s_per_byte, np.zeros_like(capacity_s_per_byte))),
+            factor_by_level=np.ones(0),
+            least_latency_s=least_latency_s,
+            same=same,
+        ),
+    )
+
+
+def positions(mask: NDArray[np.bool_]) -> Positions:
+    rows, columns = mask.nonzero()
+    return rows, columns

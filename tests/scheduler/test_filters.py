@@ -1,0 +1,102 @@
+"""The filters, which skip what one number settles, against each rule asked of each endpoint by itself."""
+
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from tests.builders import BLOCK_TOKENS, endpoint, request
+from tests.cost.worlds import loaded
+from vicinal.cluster.freshness import FreshnessRule
+from vicinal.cluster.state import ClusterState
+from vicinal.cluster.view import View
+from vicinal.domain.endpoint import Endpoint, Role
+from vicinal.domain.ids import ModelId
+from vicinal.domain.request import Request
+from vicinal.domain.verdict import Rule
+from vicinal.scheduler.filters import filtered
+from vicinal.topology.tree import TreeNetwork, tree_topology
+
+MODELS = ("llama-3.1-70b", "other")
+
+
+def one(rng: np.random.Generator, n: int) -> Endpoint:
+    role = Role(str(rng.choice(list(Role))))
+    return endpoint(
+        f"e{n}",
+        role,
+        model=ModelId(MODELS[int(rng.random() < 0.1)]),
+        kv_blocks=int(rng.choice([100, 300, 5_000])),
+        block_tokens=int(rng.choice([16, 32])),
+        model_tokens_max=int(rng.choice([2_000, 131_072])),
+        sequences_max=int(rng.choice([5, 256])),
+        hands_off=bool(role is not Role.BOTH or rng.random() < 0.5),
+    )
+
+
+def situation(seed: int) -> tuple[View, Request, set[str], bool]:
+    rng = np.random.default_rng(seed)
+    fleet = [one(rng, n) for n in range(int(rng.integers(1, 9)))]
+    state = ClusterState(BLOCK_TOKENS, lambda fleet: tree_topology(fleet, TreeNetwork()), FreshnessRule())
+    state.change_fleet(fleet)
+    if rng.random() < 0.3:
+        state.change_fleet(fleet[1:])
+    view = loaded(rng, state.view(0.0), full_share=float(rng.choice([0.0, 0.3])), flows_max=0)
+    answers = rng.random(len(fleet)) < rng.choice([0.5, 1.0])
+    view = structs.replace(
+        view,
+        known=answers | (rng.random(len(fleet)) < 0.5),
+        usable=answers & view.fleet.active,
+        reported_s=np.zeros(len(fleet)),
+    )
+    wanted = request(
+        "q",
+        int(rng.choice([10, 1_000, 3_000])),
+        output_tokens=int(rng.integers(1, 3_000)),
+        splittable=bool(rng.random() < 0.8),
+        model=ModelId(MODELS[int(rng.random() < 0.1)]),
+    )
+    tried = {str(e.id) for e in fleet if rng.random() < 0.1}
+    return view, wanted, tried, bool(rng.random() < 0.5)
+
+
+def naive_rule(view: View, slot: int, wanted: Request, tried: set[str]) -> Rule | None:
+    e = view.fleet.endpoints[slot]
+    tokens = wanted.prompt_tokens + (wanted.expected_output_tokens if e.role.decodes else 0)
+    if e.model != wanted.model:
+        return Rule.MODEL
+    if wanted.prompt_tokens >= e.model_tokens_max or tokens > e.kv_tokens:
+        return Rule.TOO_LONG
+    if not view.known[slot]:
+        return Rule.UNHEALTHY
+    if e.id in tried:
+        return Rule.TRIED
+    if not view.usable[slot]:
+        return Rule.UNREACHABLE
+    if ceil(tokens / e.block_tokens) > view.free_blocks[slot] and view.blocks_in_use[slot] > 0:
+        return Rule.HEADROOM
+    if e.role.decodes and view.decode_sequences[slot] >= e.sequences_max:
+        return Rule.SEQUENCES
+    return None
+
+
+@pytest.mark.mission("B3")
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 1_000_000))
+def test_against_each_rule_asked_of_each_endpoint(seed: int) -> None:
+    view, wanted, tried, local_allowed = situation(seed)
+    out = filtered(wanted, view, tried, local_allowed)  # type: ignore[arg-type]
+    fleet = view.fleet
+    against = {slot: naive_rule(view, slot, wanted, tried) for slot in range(len(fleet)) if fleet.active[slot]}
+    assert [(v.endpoint, v.rule) for v in out.verdicts()] == [
+        (fleet.endpoints[slot].id, rule) for slot, rule in against.items() if rule is not None
+    ]
+    for slot, e in enumerate(fleet.endpoints):
+        free = slot in against and against[slot] is None
+        assert out.masks.prefill_blocked[slot] == (not (free and e.role.prefills and e.hands_off and wanted.splittable))
+        assert out.masks.decode_blocked[slot] == (not (free and e.role.decodes and e.hands_off))
+        local = free and e.role.decodes and (local_allowed or not wanted.splittable or e.role.prefills)
+        assert out.masks.local_blocked[slot] == (not local)
