@@ -69,7 +69,7 @@ def test_the_conversation_workload_is_as_described() -> None:
     """The figures of the text are rounded; the workload of one seed is within a tenth of them."""
     text, shape = read("docs/workloads.md"), Shape()
     assert "about 6,000 tokens on average (p95 about 12,500), of which about 80 % were seen before" in text
-    arrivals = conversation(Vocabulary(10, 1000), seed=0, count=3000)
+    arrivals = list(conversation(Vocabulary(10, 1000), seed=0, count=3000))
     prompts = np.array([arrival.prompt_tokens for arrival in arrivals])
     assert np.isclose(prompts.mean(), 6000, rtol=0.1)
     assert np.isclose(np.percentile(prompts, 95), 12_500, rtol=0.1)

@@ -5,10 +5,16 @@ import itertools
 import numpy as np
 import pytest
 
-from vicinal.workload.conversation import Shape, conversation
+from vicinal.workload import conversation as made
+from vicinal.workload.arrival import Arrival
+from vicinal.workload.conversation import Shape
 from vicinal.workload.prompt import Vocabulary
 
 VOCABULARY = Vocabulary(5, 1024)
+
+
+def conversation(vocabulary: Vocabulary, **arguments) -> list[Arrival]:
+    return list(made.conversation(vocabulary, **arguments))
 
 
 def test_equal_seeds_are_equal_and_others_are_not() -> None:

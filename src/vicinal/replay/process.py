@@ -78,7 +78,7 @@ def arrivals_of(workload: Workload, vocabulary: Vocabulary) -> list[Arrival]:
         case MooncakeWorkload(path, limit, spread, rate, block_tokens):
             return load_mooncake(path, vocabulary, limit=limit, spread=spread, rate=rate, block_tokens=block_tokens)
         case ConversationWorkload(seed, count, duration_s):
-            return conversation(vocabulary, seed=seed, count=count, duration_s=duration_s)
+            return list(conversation(vocabulary, seed=seed, count=count, duration_s=duration_s))
 
 
 async def replay(spec: Spec, arrivals: Sequence[Arrival], on_progress: Callable[[Progress], None]) -> Result:

@@ -3,7 +3,8 @@
 Sessions start as a Poisson process. A session opens with one of a few system prompts, chosen by Zipf's law, and has a
 geometric number of turns. A turn's prompt is all that was said before, a stand-in for each answer (its true tokens are
 the engine's and not known when stamps are made) and new text; after an answer comes a pause for reading and writing.
-Lengths are lognormal, like those of the published traces. Stamps are open-loop: a slow answer delays no later turn.
+Lengths are lognormal, like those of the published traces. `conversation` is open-loop: a slow answer delays no later
+turn. `conversation_closed` has the same sessions, and each turn waits for the answer before it.
 
 Figures. Mooncake's conversation trace (Qin et al., FAST'25) has 12,035 prompt and 343 output tokens on average: the
 default cluster's four prefill engines, half a second for each such prompt, saturate at 8 requests/s of it. Azure's 2023
@@ -14,49 +15,47 @@ the first turn and short turns after it. So a prompt has 6,100 tokens (p95 12,70
 nothing is. Their KV, 12 GB/s if all of it moved, is about one leaf's uplink (12.5 GB/s).
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import takewhile
 
 import numpy as np
 
 from vicinal.workload.arrival import Arrival
-from vicinal.workload.prompt import Piece, Prompt, Vocabulary
+from vicinal.workload.bounds import ParameterError, at_least, positive
+from vicinal.workload.dialogue import dialogue
+from vicinal.workload.lengths import Lengths, Lognormal, draw_tokens, zipf
+from vicinal.workload.prompt import Piece, Vocabulary
+from vicinal.workload.sessions import Session, closed_loop, open_loop
+from vicinal.workload.streams import own_streams, shared_stream
+from vicinal.workload.times import ended
 
-
-@dataclass(frozen=True, slots=True)
-class Lognormal:
-    """Lengths or times with this median; `sigma` is the standard deviation of the logarithm. Cut off at `most`."""
-
-    median: float
-    sigma: float
-    most: float
-
-    def draw(self, stream: np.random.Generator) -> float:
-        return min(self.most, float(stream.lognormal(math.log(self.median), self.sigma)))
-
-    def draw_tokens(self, stream: np.random.Generator) -> int:
-        return max(1, round(self.draw(stream)))
+_EMPTY_SESSIONS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The parameters of the workload; the module's docstring says where they come from. Times are model seconds.
 
-    `answer_s_per_token` is how long a user is taken to watch an answer come, before the pause begins.
+    `answer_s_per_token` is how long a user is taken to watch an answer come, before the pause begins; a closed loop
+    waits for the answer instead.
     """
 
     sessions_per_s: float = 1.5
     turns_mean: float = 4.0
     system_prompts_tokens: tuple[int, ...] = (2048, 1536, 1024, 1024, 768, 512)
-    opening_tokens: Lognormal = Lognormal(2400.0, 0.8, 16_384)
-    turn_tokens: Lognormal = Lognormal(160.0, 1.0, 4_096)
-    output_tokens: Lognormal = Lognormal(129.0, 1.0, 2_048)
-    pause_s: Lognormal = Lognormal(6.0, 0.7, 60.0)
+    opening_tokens: Lengths = Lognormal(2400.0, 0.8, 16_384)
+    turn_tokens: Lengths = Lognormal(160.0, 1.0, 4_096)
+    output_tokens: Lengths = Lognormal(129.0, 1.0, 2_048)
+    pause_s: Lengths = Lognormal(6.0, 0.7, 60.0)
     answer_s_per_token: float = 0.015
     prompt_tokens_max: int = 32_768
     tenants: int = 4
+
+    def __post_init__(self) -> None:
+        positive(sessions_per_s=self.sessions_per_s)
+        at_least(1, turns_mean=self.turns_mean, prompt_tokens_max=self.prompt_tokens_max, tenants=self.tenants)
+        at_least(1, system_prompts_tokens=min(self.system_prompts_tokens, default=0))
+        at_least(0, answer_s_per_token=self.answer_s_per_token)
 
 
 def conversation(
@@ -65,73 +64,67 @@ def conversation(
     seed: int = 0,
     count: int | None = None,
     duration_s: float | None = None,
+    rate: float | None = None,
     shape: Shape | None = None,
-) -> list[Arrival]:
+) -> Iterator[Arrival]:
     """The first `count` requests, or those of the first `duration_s`, by time of arrival; whichever ends first.
 
-    Equal arguments give equal workloads, and a longer one begins with the shorter one. Raises ValueError when neither
-    end is given.
+    Equal arguments give equal workloads, and a longer one begins with the shorter one. `rate`, in requests per second,
+    takes the place of `sessions_per_s`: the same sessions come closer together. Raises ValueError when neither end is
+    given.
     """
-    if count is None and duration_s is None:
-        raise ValueError("say how long the workload is: count or duration_s")
     shape = shape or Shape()
-    end_s = math.inf if duration_s is None else duration_s
-    arrivals: list[Arrival] = []
-    for number, start_s in enumerate(takewhile(lambda at: at < end_s, _starts_s(shape, seed))):
-        if count is not None and len(arrivals) >= count:
-            arrivals.sort(key=lambda arrival: arrival.at_s)
-            if count == 0 or start_s > arrivals[count - 1].at_s:
-                # No later session can bring a request before the last of the first `count`.
-                break
-        arrivals.extend(
-            arrival for arrival in _session(shape, seed, number, start_s, vocabulary) if arrival.at_s < end_s
-        )
-    arrivals.sort(key=lambda arrival: arrival.at_s)
-    return arrivals[:count]
+    turns = open_loop(_sessions(shape, seed, rate, vocabulary), shape.answer_s_per_token)
+    return ended(turns, count=count, duration_s=duration_s)
 
 
-def _starts_s(shape: Shape, seed: int) -> Iterator[float]:
+def conversation_closed(
+    vocabulary: Vocabulary,
+    *,
+    seed: int = 0,
+    count: int | None = None,
+    duration_s: float | None = None,
+    rate: float | None = None,
+    shape: Shape | None = None,
+) -> Iterator[Arrival]:
+    """The sessions of `conversation`, one arrival each: its other turns are `later` ones and are counted with it."""
+    turns = closed_loop(_sessions(shape or Shape(), seed, rate, vocabulary))
+    return ended(turns, count=count, duration_s=duration_s)
+
+
+def _sessions(shape: Shape, seed: int, rate: float | None, vocabulary: Vocabulary) -> Iterator[Session]:
+    if rate is not None:
+        positive(rate=rate)
+    return _made(shape, seed, shape.sessions_per_s if rate is None else rate / shape.turns_mean, vocabulary)
+
+
+def _made(shape: Shape, seed: int, sessions_per_s: float, vocabulary: Vocabulary) -> Iterator[Session]:
+    systems = [Piece(shared_stream(seed, n), tokens) for n, tokens in enumerate(shape.system_prompts_tokens)]
+    draw_system, draw_tenant = zipf(len(systems)), zipf(shape.tenants)
+    empty = 0
+    for number, start_s in enumerate(_starts_s(sessions_per_s, seed)):
+        stream = np.random.default_rng([seed, 1, number])
+        system, tenant = systems[draw_system(stream)], draw_tenant(stream)
+        said, streams = _said(shape, stream), own_streams(seed, number)
+        turns = dialogue(system, said, streams, vocabulary, shape.prompt_tokens_max)
+        if turns:
+            yield Session(start_s, f"session-{number}", f"tenant-{tenant}", turns)
+        empty = 0 if turns else empty + 1
+        if empty == _EMPTY_SESSIONS_MAX:
+            raise ParameterError(f"no first prompt fits prompt_tokens_max={shape.prompt_tokens_max}")
+
+
+def _starts_s(sessions_per_s: float, seed: int) -> Iterator[float]:
     stream = np.random.default_rng([seed, 0])
     at_s = 0.0
     while True:
         yield at_s
-        at_s += stream.exponential(1 / shape.sessions_per_s)
+        at_s += stream.exponential(1 / sessions_per_s)
 
 
-def _session(shape: Shape, seed: int, number: int, start_s: float, vocabulary: Vocabulary) -> Iterator[Arrival]:
-    stream = np.random.default_rng([seed, 1, number])
-    system = _zipf(len(shape.system_prompts_tokens), stream)
-    tenant = _zipf(shape.tenants, stream)
-    text_streams = _text_streams(seed, number)
-    pieces = [Piece(_system_stream(seed, system), shape.system_prompts_tokens[system])]
-    at_s = start_s
+def _said(shape: Shape, stream: np.random.Generator) -> Iterator[tuple[float, int, int]]:
+    pause_s = 0.0
     for turn in range(int(stream.geometric(1 / shape.turns_mean))):
-        said = shape.turn_tokens if turn else shape.opening_tokens
-        pieces.append(Piece(next(text_streams), said.draw_tokens(stream)))
-        prompt = Prompt(tuple(pieces), vocabulary)
-        if prompt.tokens > shape.prompt_tokens_max:
-            return
-        output_tokens = shape.output_tokens.draw_tokens(stream)
-        yield Arrival(at_s, prompt, output_tokens, f"session-{number}", f"tenant-{tenant}")
-        pieces.append(Piece(next(text_streams), output_tokens))
-        at_s += output_tokens * shape.answer_s_per_token + shape.pause_s.draw(stream)
-
-
-def _zipf(kinds: int, stream: np.random.Generator) -> int:
-    """A number below `kinds`; the k-th (from 1) with a probability proportional to 1/k."""
-    weights = 1 / np.arange(1, kinds + 1)
-    return int(stream.choice(kinds, p=weights / weights.sum()))
-
-
-_STREAMS_PER_SEED = 1 << 48
-_STREAMS_PER_SESSION = 1 << 16
-
-
-def _system_stream(seed: int, system: int) -> int:
-    return seed * _STREAMS_PER_SEED + system
-
-
-def _text_streams(seed: int, session: int) -> Iterator[int]:
-    """Streams of this session's texts: no other session of this seed or another has them, nor a system prompt."""
-    first = seed * _STREAMS_PER_SEED + (session + 1) * _STREAMS_PER_SESSION
-    yield from range(first, first + _STREAMS_PER_SESSION)
+        new_tokens = draw_tokens(shape.turn_tokens if turn else shape.opening_tokens, stream)
+        yield pause_s, new_tokens, draw_tokens(shape.output_tokens, stream)
+        pause_s = shape.pause_s.draw(stream)
