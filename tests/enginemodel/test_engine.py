@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vicinal.enginemodel.content import Text
 from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.fit import Fit
 from vicinal.enginemodel.spec import EngineSpec, WorkTooLargeError
@@ -29,7 +30,7 @@ def engine(blocks: int = 1000, **spec: Any) -> Engine:
 
 
 def work(name: str, n: int, out: int = 1, start: int = 0, **more: Any) -> Work:
-    return Work(name, prompt(n, start), prompt(out, 5000 + start), **more)
+    return Work(name, Text(prompt(n, start), prompt(out, 5000 + start)), **more)
 
 
 def run(e: Engine, until_s: float = 1e9) -> dict[str, Finished]:
@@ -53,7 +54,7 @@ def test_a_cached_prefix_is_not_computed_again() -> None:
     e = engine()
     e.submit(work("a", 40), 0.0)
     run(e, 100.0)
-    e.submit(Work("b", prompt(40) + prompt(10, 900), prompt(1)), 100.0)
+    e.submit(Work("b", Text(prompt(40) + prompt(10, 900), prompt(1))), 100.0)
     done = run(e)["b"]
     assert done.cached_tokens == 40
     assert done.finished_s - 100.0 == pytest.approx(FIT.prefill_s(50.0, 40.0), abs=1e-9)
@@ -110,7 +111,7 @@ def test_a_hand_off_holds_blocks_until_they_are_pulled() -> None:
     assert p.memory.pool.used == 3
     hold = p.claim("a", 2.5)
     assert hold is not None
-    assert hold.prompt == prompt(10)
+    assert hold.content == Text(prompt(10), prompt(1, 5000))
     assert p.claim("a", 2.6) is None
     p.advance(100.0)
     assert p.memory.pool.used == 3
@@ -153,7 +154,7 @@ def test_pulled_blocks_can_be_reused_by_the_next_request() -> None:
     d.submit(work("a", 12, pulls=True), 0.0)
     d.pulled("a", 1.0)
     d.advance(50.0)
-    d.submit(Work("b", prompt(12) + prompt(4, 700), prompt(1)), 50.0)
+    d.submit(Work("b", Text(prompt(12) + prompt(4, 700), prompt(1))), 50.0)
     assert run(d)["b"].cached_tokens == 12
 
 
@@ -163,13 +164,13 @@ def test_blocks_of_generated_tokens_are_cached_too() -> None:
     e.submit(work("a", 10, out=7), 0.0)
     e.advance(50.0)
     answer = prompt(7, 5000)
-    e.submit(Work("b", prompt(10) + answer + prompt(5, 800), prompt(1)), 50.0)
+    e.submit(Work("b", Text(prompt(10) + answer + prompt(5, 800), prompt(1))), 50.0)
     assert run(e)["b"].cached_tokens == 16
 
 
 def test_changes_of_the_cache_carry_tokens_parent_and_salt() -> None:
     e = engine(blocks=4)
-    e.submit(Work("a", prompt(6), prompt(4, 50), salt=b"tenant"), 0.0)
+    e.submit(Work("a", Text(prompt(6), prompt(4, 50), b"tenant")), 0.0)
     sealed = [o for o in e.advance(50.0) if isinstance(o, BlocksSealed)]
     assert [s.tokens for s in sealed] == [prompt(4), prompt(2, 4) + prompt(2, 50)]
     assert sealed[0].parent is None
@@ -238,7 +239,7 @@ def test_refusals() -> None:
     with pytest.raises(WorkTooLargeError):
         e.submit(work("a", 8), 0.0)
     with pytest.raises(ValueError, match="at least one"):
-        e.submit(Work("a", b"", prompt(1)), 0.0)
+        e.submit(Work("a", Text(b"", prompt(1))), 0.0)
     e.submit(work("a", 4), 0.0)
     with pytest.raises(ValueError, match="already"):
         e.submit(work("a", 4), 0.0)
@@ -288,7 +289,9 @@ def test_leaping_changes_no_stamp(works: list[Any], blocks: int, chunk: int, seq
             while eager and (event_s := e.next_event_s()) is not None and event_s <= at_s:
                 look(event_s)
             # Only the first one may pull: its transfer begins at once, whenever the driver looks. Answers differ.
-            leg = Work(f"w{i}", prompt(n, family * 1000), prompt(out, 5000 + 100 * i), hold=hold, pulls=pulls and not i)
+            leg = Work(
+                f"w{i}", Text(prompt(n, family * 1000), prompt(out, 5000 + 100 * i)), hold=hold, pulls=pulls and not i
+            )
             e.submit(leg, at_s)
             look(at_s)
             assert e.memory.pool.used <= blocks

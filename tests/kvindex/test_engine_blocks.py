@@ -252,3 +252,16 @@ def test_a_forgotten_slot_is_as_new():
     engines.apply(0, stored((1,), (1, 2), incarnation=1))
     assert index.blocks_held(0) == 1
     assert not engines.counts
+
+
+def test_hashes_of_ours_stand_for_the_tokens():
+    tokens = range(6)
+    ours = chain(struct.pack("<6I", *tokens), BLOCK_TOKENS, ROOT)
+    index = BlockIndex(BLOCK_TOKENS)
+    blocks = EngineBlocks(index)
+    blocks.apply(0, BlocksStored(ENGINE, 1, 0, None, (7, 8, 9), b"", BLOCK_TOKENS, block_hashes=ours))
+    assert index.match(ours, 1).ready.tolist() == [3]
+    blocks.apply(0, removed(8))
+    assert index.match(ours, 1).ready.tolist() == [1]
+    blocks.apply(0, BlocksStored(ENGINE, 1, 0, None, (7, 8), b"", BLOCK_TOKENS, block_hashes=ours))
+    assert blocks.counts[Oddity.TOKENS_DO_NOT_FIT] == 1

@@ -76,7 +76,8 @@ class BlocksStored:
     """An engine holds new blocks in HBM. All lists are per block; `token_ids` is packed little-endian uint32, flat.
 
     `extra_keys` is what the engine mixes into each block's hash besides tokens (LoRA, cache salt), one bytes per
-    block, empty for none. `parent` is None at the root of a prompt.
+    block, empty for none. `parent` is None at the root of a prompt. `block_hashes` are vicinal's own hashes, packed,
+    where the sender knows them; there are no tokens then.
     """
 
     endpoint: EndpointId
@@ -88,6 +89,7 @@ class BlocksStored:
     block_tokens: int
     extra_keys: tuple[bytes, ...] = ()
     tier: str = "hbm"
+    block_hashes: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

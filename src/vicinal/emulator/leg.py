@@ -11,13 +11,15 @@ class LegBrokenError(Exception):
 
 
 class RunningLeg:
-    """`generated` tokens may be shown. The handler waits for `changed`; the driver says when.
+    """`output` is what it says; `generated` tokens of it may be shown. The handler waits for `changed`, the driver
+    says when.
 
     `reason` is the finish_reason that its answer is going to have.
     """
 
-    def __init__(self, work: Work, request_id: str, kind: Leg, reason: str) -> None:
+    def __init__(self, work: Work, output: bytes, request_id: str, kind: Leg, reason: str) -> None:
         self.work = work
+        self.output = output
         self.request_id = request_id
         self.kind = kind
         self.reason = reason
@@ -40,7 +42,7 @@ class RunningLeg:
 
     async def end(self) -> Finished:
         """Wait until the leg is over. Raises LegBrokenError."""
-        while (finished := await self.changed(self.work.output_tokens)) is None:
+        while (finished := await self.changed(self.work.content.output_tokens)) is None:
             pass
         return finished
 

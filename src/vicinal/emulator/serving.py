@@ -97,7 +97,7 @@ class Serving:
         try:
             while end is None:
                 end = await leg.changed(seen)
-                upto = leg.work.output_tokens - 1 if end is not None else leg.generated
+                upto = leg.work.content.output_tokens - 1 if end is not None else leg.generated
                 if upto > seen:
                     parts.append(shape.tokens(_words(leg, seen, upto)))
                     seen = upto
@@ -178,7 +178,7 @@ async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse
 
 def _words(leg: RunningLeg, first: int, last: int) -> "array[int]":
     tokens = array("I")
-    tokens.frombytes(leg.work.output[4 * first : 4 * last])
+    tokens.frombytes(leg.output[4 * first : 4 * last])
     return tokens
 
 

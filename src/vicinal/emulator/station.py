@@ -17,6 +17,7 @@ from vicinal.emulator.order import Order, OrderReader
 from vicinal.emulator.speech import Speech, TextCodec
 from vicinal.emulator.stamps import Stamps
 from vicinal.emulator.transfers import Pull, Transfers
+from vicinal.enginemodel.content import Content, Text
 from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.profiles import profile
 from vicinal.enginemodel.spec import EngineSpec
@@ -88,16 +89,15 @@ class Station:
     def begin(self, order: Order, answer_id: str, request_id: str) -> RunningLeg:
         """Start a leg. Raises HandOffError, HolderGoneError, or what Engine.submit raises."""
         kind = order.kind
+        output = self.speech.tokens(order.prompt, order.output_tokens, order.seed)
         work = Work(
             id=f"{answer_id}-0-{uuid4().hex[:8]}",
-            prompt=order.prompt,
-            output=self.speech.tokens(order.prompt, order.output_tokens, order.seed),
-            salt=order.salt,
+            content=Text(order.prompt, output, order.salt),
             hold=kind is Leg.PREFILL and order.reason == "length",
             pulls=kind is Leg.DECODE,
         )
         pull = self._claim(order) if kind is Leg.DECODE else None
-        leg = RunningLeg(work, request_id, kind, order.reason)
+        leg = RunningLeg(work, output, request_id, kind, order.reason)
         try:
             self.driver.submit(leg, pull)
         except ValueError:
@@ -140,7 +140,7 @@ class Station:
         hold = holder.driver.claim(params.remote_request_id)
         if hold is None:
             raise HandOffError(f"{params.remote_request_id} holds nothing (any more): used twice, or its lease ran out")
-        if params.remote_num_tokens != order.prompt_tokens or hold.prompt != order.prompt:
+        if params.remote_num_tokens != order.prompt_tokens or not _same_prompt(hold.content, order.prompt):
             holder.driver.release(hold.id, self.clock.now())
             raise HandOffError(
                 f"{params.remote_request_id} holds the KV of another prompt ({params.remote_num_tokens} tokens, this "
@@ -165,3 +165,7 @@ class Station:
                 output_tokens=end.output_tokens,
             )
         )
+
+
+def _same_prompt(content: Content, prompt: bytes) -> bool:
+    return isinstance(content, Text) and content.prompt == prompt

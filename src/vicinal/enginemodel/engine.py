@@ -64,9 +64,10 @@ class Engine:
         """Queue a work at `now`. Raises WorkTooLargeError when it could never fit, ValueError for malformed work."""
         if work.id in self._all:
             raise ValueError(f"work {work.id} is in this engine already")
-        if not work.prompt_tokens or not work.output_tokens:
+        content = work.content
+        if not content.prompt_tokens or not content.output_tokens:
             raise ValueError(f"work {work.id} needs at least one prompt token and one output token")
-        tokens = work.prompt_tokens + work.output_tokens
+        tokens = content.prompt_tokens + content.output_tokens
         if tokens > self.spec.tokens:
             raise WorkTooLargeError(work.id, tokens, self.spec.tokens)
         self._run(now)
@@ -224,7 +225,7 @@ class Engine:
         held: tuple[int, ...] | None = None
         if work.hold:
             held = tuple(sequence.blocks)
-            self.holds.add(work.id, sequence.blocks, work.prompt, work.salt, at_s)
+            self.holds.add(work.id, sequence.blocks, work.content, at_s)
         else:
             self.memory.free(sequence)
         self._outputs.append(

@@ -6,6 +6,8 @@ Unclaimed blocks come back when the lease runs out, because whoever was to pull 
 
 from dataclasses import dataclass
 
+from vicinal.enginemodel.content import Content
+
 
 @dataclass(slots=True)
 class Hold:
@@ -13,8 +15,7 @@ class Hold:
 
     id: str
     blocks: list[int]
-    prompt: bytes
-    salt: bytes
+    content: Content
     expires_s: float | None
 
 
@@ -28,8 +29,8 @@ class Holds:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def add(self, work_id: str, blocks: list[int], prompt: bytes, salt: bytes, now: float) -> None:
-        self._by_id[work_id] = Hold(work_id, blocks, prompt, salt, now + self._lease_s)
+    def add(self, work_id: str, blocks: list[int], content: Content, now: float) -> None:
+        self._by_id[work_id] = Hold(work_id, blocks, content, now + self._lease_s)
 
     def claim(self, work_id: str) -> Hold | None:
         """Take on a hold, once. None when there is none (any more) or somebody has claimed it already."""

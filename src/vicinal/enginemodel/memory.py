@@ -59,7 +59,7 @@ class Memory:
             self.report_clear(at_s)
             parent = keys[first - 1] if first else None
             tokens = sequence.token_bytes(first, last)
-            self._outputs.append(BlocksSealed(at_s, parent, tuple(keys[first:last]), tokens, sequence.work.salt))
+            self._outputs.append(BlocksSealed(at_s, parent, tuple(keys[first:last]), tokens, sequence.content.salt))
         sequence.sealed = full
 
     def free(self, sequence: Sequence) -> None:

@@ -2,7 +2,6 @@
 
 from enum import Enum
 
-from vicinal.enginemodel.chain import TOKEN_BYTES, extend_chain
 from vicinal.enginemodel.work import Work
 
 
@@ -28,6 +27,7 @@ class Sequence:
         "blocks",
         "cached_tokens",
         "computed",
+        "content",
         "first_token_s",
         "generated",
         "keys",
@@ -39,16 +39,15 @@ class Sequence:
         "sealed",
         "started_s",
         "target",
-        "tokens",
         "work",
     )
 
     def __init__(self, work: Work, block_tokens: int, arrived_s: float) -> None:
         self.work = work
         self.block_tokens = block_tokens
-        self.tokens = work.prompt + work.output
-        self.prompt_tokens = work.prompt_tokens
-        self.output_tokens = work.output_tokens
+        self.content = work.content
+        self.prompt_tokens = work.content.prompt_tokens
+        self.output_tokens = work.content.output_tokens
         self.keys: list[int] = []
         self.blocks: list[int] = []
         self.sealed = 0
@@ -80,7 +79,7 @@ class Sequence:
     def keys_of(self, blocks: int) -> list[int]:
         """Keys of the first `blocks` blocks, all of whose tokens must be known."""
         if len(self.keys) < blocks:
-            extend_chain(self.keys, self.tokens, blocks, self.block_tokens, self.work.salt)
+            self.content.extend(self.keys, blocks, self.block_tokens)
         return self.keys if len(self.keys) == blocks else self.keys[:blocks]
 
     def blocks_missing(self, steps: int) -> int:
@@ -88,8 +87,7 @@ class Sequence:
         return -(-(self.context_tokens + steps - 1) // self.block_tokens) - len(self.blocks)
 
     def token_bytes(self, first_block: int, last_block: int) -> bytes:
-        width = self.block_tokens * TOKEN_BYTES
-        return self.tokens[first_block * width : last_block * width]
+        return self.content.token_bytes(first_block, last_block, self.block_tokens)
 
     def rewind(self) -> None:
         """Preempted: everything so far has to be computed again, except what the cache still has then."""

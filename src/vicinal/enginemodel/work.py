@@ -2,32 +2,18 @@
 
 from dataclasses import dataclass
 
-from vicinal.enginemodel.chain import TOKEN_BYTES
+from vicinal.enginemodel.content import Content
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One leg of one request. Tokens are packed little-endian uint32.
-
-    `output` is what the model is going to say; the engine decides only when. `salt` keeps its blocks apart from those
-    of other salts. `hold`: keep the prompt's blocks at the end, for another engine to pull. `pulls`: the prompt's KV
-    is pulled from another engine instead of being computed.
-    """
+    """One leg of one request. `hold`: keep the prompt's blocks at the end, for another engine to pull. `pulls`: the
+    prompt's KV is pulled from another engine instead of being computed."""
 
     id: str
-    prompt: bytes
-    output: bytes
-    salt: bytes = b""
+    content: Content
     hold: bool = False
     pulls: bool = False
-
-    @property
-    def prompt_tokens(self) -> int:
-        return len(self.prompt) // TOKEN_BYTES
-
-    @property
-    def output_tokens(self) -> int:
-        return len(self.output) // TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +60,8 @@ class PullWanted:
 
 @dataclass(frozen=True, slots=True)
 class BlocksSealed:
-    """Blocks that can be reused from now on. `parent` is None at the root; `tokens` is flat over all `keys`."""
+    """Blocks that can be reused from now on. `parent` is None at the root; `tokens` is flat over all `keys`, and empty
+    where a content is known by its keys only."""
 
     at_s: float
     parent: int | None

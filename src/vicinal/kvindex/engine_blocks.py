@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
 from vicinal.domain.ids import EngineHash
+from vicinal.domain.request import HASH_BYTES
 from vicinal.kvindex.hashing import ROOT, TOKEN_BYTES, chain, unpack
 from vicinal.kvindex.index import BlockIndex
 
@@ -32,7 +33,7 @@ class Oddity(StrEnum):
     NEW_INCARNATION = "new_incarnation"  # the engine started again: its slot is cleared, then the event is applied
     OTHER_TIER = "other_tier"  # not HBM: the event is dropped
     WRONG_BLOCK_SIZE = "wrong_block_size"  # not the index's: the event is dropped; sizes do not mix in one index
-    TOKENS_DO_NOT_FIT = "tokens_do_not_fit"  # not block_tokens per hash: the event is dropped
+    TOKENS_DO_NOT_FIT = "tokens_do_not_fit"  # not block_tokens (or one hash of ours) per hash: the event is dropped
     EXTRA_KEYS_DO_NOT_FIT = "extra_keys_do_not_fit"  # neither none nor one per hash: the event is dropped
     UNKNOWN_PARENT = "unknown_parent"  # continues a block never heard of: the event is dropped
     COLLISION = "collision"  # two prefixes with one hash: the event is dropped, the first keeps the place
@@ -104,7 +105,7 @@ class EngineBlocks:
         if misfit is not None or parent is None:
             self.counts[misfit or Oddity.UNKNOWN_PARENT] += 1
             return
-        packed = chain(event.token_ids, event.block_tokens, parent, event.extra_keys)
+        packed = event.block_hashes or chain(event.token_ids, event.block_tokens, parent, event.extra_keys)
         blocks = unpack(packed)
         held = self.index.held_among(slot, blocks)
         if not self.index.store(slot, parent, packed):
@@ -133,7 +134,11 @@ class EngineBlocks:
     def _misfit(self, event: BlocksStored) -> Oddity | None:
         if event.block_tokens != self.index.block_tokens:
             return Oddity.WRONG_BLOCK_SIZE
-        if len(event.token_ids) != len(event.hashes) * event.block_tokens * TOKEN_BYTES:
+        if event.block_hashes:
+            fits = len(event.block_hashes) == len(event.hashes) * HASH_BYTES
+        else:
+            fits = len(event.token_ids) == len(event.hashes) * event.block_tokens * TOKEN_BYTES
+        if not fits:
             return Oddity.TOKENS_DO_NOT_FIT
         if event.extra_keys and len(event.extra_keys) != len(event.hashes):
             return Oddity.EXTRA_KEYS_DO_NOT_FIT
