@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from vicinal.cluster.output_lengths import PRIOR_TOKENS, OutputLengths
 from vicinal.domain.request import BATCH, INTERACTIVE
 from vicinal.engines.vllm.events import extra_key_bytes
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
-from vicinal.gateway.output_lengths import PRIOR_TOKENS, OutputLengths
 from vicinal.gateway.parse import RequestParser, ServedModel, TrustedHeaders
 from vicinal.kvindex.hashing import chain
 from vicinal.tokenizer.errors import ChatError

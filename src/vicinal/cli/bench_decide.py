@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 
 from vicinal.cli.bench_load import BLOCK_TOKENS, MODEL, PROMPT_TOKENS, FleetAtWork
+from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.decision import Decision
 from vicinal.domain.effects import Record
 from vicinal.domain.ids import RequestId
 from vicinal.gateway.counters import GatewayCounters
-from vicinal.gateway.output_lengths import OutputLengths
 from vicinal.gateway.parse import RequestParser, ServedModel
 from vicinal.kvindex.hashing import chain
 from vicinal.kvindex.index import BlockIndex

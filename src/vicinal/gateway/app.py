@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from vicinal.clock import ModelClock
+from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.decision import Decision, Observation
 from vicinal.domain.effects import Warn
 from vicinal.domain.endpoint import Endpoint
@@ -18,7 +19,6 @@ from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.driver import CoreDriver, Scheduler
 from vicinal.gateway.http_server import HttpServer
 from vicinal.gateway.limits import Limits
-from vicinal.gateway.output_lengths import OutputLengths
 from vicinal.gateway.parse import RequestParser, ServedModel, TrustedHeaders
 from vicinal.gateway.relay import Relay
 from vicinal.gateway.routes import Routes

@@ -9,6 +9,7 @@ failed with an answer, or left by its client. After that it is forgotten, and wh
 
 from typing import Protocol
 
+from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.effects import Dispatch
 from vicinal.domain.events import ClientGone, FirstToken, LegFailed, PrefillDone, RequestFinished
 from vicinal.domain.ids import RequestId
@@ -31,7 +32,6 @@ from vicinal.gateway.http_message import EVENT_STREAM, JSON
 from vicinal.gateway.legs import HeldLeg, StreamLeg
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.link import CoreLink
-from vicinal.gateway.output_lengths import OutputLengths
 from vicinal.gateway.parse import ParsedRequest
 from vicinal.gateway.responder import Responder
 from vicinal.gateway.upstream import UpstreamPool

@@ -7,13 +7,13 @@ request has no hashes (nothing is known of its prompt) and an estimated length, 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.ids import ModelId, RequestId, TenantId
 from vicinal.domain.request import BATCH, INTERACTIVE, Request, ServiceClass
 from vicinal.engines.vllm.events import extra_key_bytes
 from vicinal.gateway.bodies import ChatBody, CommonBody, CompletionBody, decode_chat, decode_completion
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
-from vicinal.gateway.output_lengths import OutputLengths
 from vicinal.gateway.prompts import BYTES_PER_TOKEN, Prompt, Tokenizer, decode_prompts, pack, text_only
 from vicinal.kvindex.hashing import chain
 from vicinal.tokenizer.errors import ChatError

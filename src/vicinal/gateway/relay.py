@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Mapping
 from itertools import count
 
+from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.effects import Answer, Cancel, Dispatch
 from vicinal.domain.events import RequestArrived
 from vicinal.domain.ids import RequestId
@@ -13,7 +14,6 @@ from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.exchange import Exchange
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.link import CoreLink, RelayEffect
-from vicinal.gateway.output_lengths import OutputLengths
 from vicinal.gateway.parse import ParsedRequest
 from vicinal.gateway.responder import Responder
 from vicinal.gateway.upstream import UpstreamPool

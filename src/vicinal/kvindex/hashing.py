@@ -43,7 +43,12 @@ def chain(
         for (tokens,), key in zip(islice(parts, min(len(extra_keys), blocks)), extra_keys, strict=False)
     ]
     hashes += [above := xxh3_64_intdigest(tokens, above) for (tokens,) in parts]
-    return pack(f"<{blocks}Q", *hashes)
+    return pack_hashes(hashes)
+
+
+def pack_hashes(hashes: Sequence[int]) -> bytes:
+    """Unsigned 64-bit numbers as packed hashes."""
+    return pack(f"<{len(hashes)}Q", *hashes)
 
 
 def unpack(hashes: bytes) -> tuple[int, ...]:

@@ -7,44 +7,15 @@ overhead_s`), because a speed above 1 would blow it up.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-import numpy as np
 
 from vicinal.domain.request import INTERACTIVE, ServiceClass
+from vicinal.observe.spread import Spread, Tails
 from vicinal.replay.answer import Answer, Fate
 from vicinal.replay.stamps import Served, served
 from vicinal.topology.graph import Level
 from vicinal.wire.stamps import Stamp
 
 CLOCK_DEBT_MAX = 0.05
-
-
-class Spread(msgspec.Struct, frozen=True):
-    """Seconds of a quantity over requests. All None when there are none."""
-
-    mean: float | None = None
-    p50: float | None = None
-    p90: float | None = None
-    p99: float | None = None
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> "Spread":
-        """Percentiles interpolate linearly between requests."""
-        sample = np.fromiter(values, dtype=np.float64)
-        if not sample.size:
-            return cls()
-        return cls(float(sample.mean()), *(float(q) for q in np.percentile(sample, (50, 90, 99))))
-
-
-class Tails(msgspec.Struct, frozen=True):
-    """Median and p99 of a quantity. None when there is no value."""
-
-    p50: float | None = None
-    p99: float | None = None
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> "Tails":
-        spread = Spread.of(values)
-        return cls(spread.p50, spread.p99)
 
 
 class Summary(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 from rich.table import Table
 
-from vicinal.replay.summary import CLOCK_DEBT_MAX, Spread, Summary
+from vicinal.observe.spread import Spread
+from vicinal.replay.summary import CLOCK_DEBT_MAX, Summary
 
 
 def render(summary: Summary) -> Table:

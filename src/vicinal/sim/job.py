@@ -1,0 +1,39 @@
+"""A request in a simulated run, and its legs on the engines."""
+
+from dataclasses import dataclass
+
+from vicinal.domain.ids import EndpointId
+from vicinal.domain.outcome import Outcome
+from vicinal.domain.plan import Leg
+from vicinal.domain.request import Request
+from vicinal.workload.arrival import Arrival
+
+
+@dataclass(slots=True)
+class Job:
+    """`names` of all full blocks of prompt and answer. Stamps are virtual seconds; None until they happen.
+
+    `prefilled` is where the attempt under way has its prompt's KV. `legs` are its works that are not over.
+    """
+
+    request: Request
+    arrival: Arrival
+    names: list[int]
+    at_s: float
+    attempt: int = 0
+    prefilled: EndpointId | None = None
+    cached_tokens: int = 0
+    first_s: float | None = None
+    done_s: float | None = None
+    outcome: Outcome | None = None
+    legs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLeg:
+    """One work on one engine."""
+
+    job: Job
+    attempt: int
+    kind: Leg
+    endpoint: EndpointId
