@@ -8,7 +8,7 @@ from vicinal.domain.request import ServiceClass
 
 @dataclass(frozen=True, slots=True)
 class Objectives:
-    """`unloaded_ttft_s` is that of a prompt's tokens on the fastest endpoint; a class's objective is a multiple of it."""
+    """`unloaded_ttft_s` is that of a prompt of so many tokens, alone on the fastest endpoint."""
 
     unloaded_ttft_s: Callable[[int], float]
 

@@ -30,11 +30,13 @@ class Unstable:
 @dataclass(slots=True)
 class Backlog:
     """Unstable means: at least `waiting_min` wait, after at least `arrivals_min` arrivals, and over the later half of
-    the run the number has grown by more than `growth` of the arrival rate, in its second part as in its first."""
+    the run, which lasted `span_s_min` or more, the number has grown by more than `growth` of the arrival rate, in its
+    second part as in its first."""
 
     waiting_min: int
     arrivals_min: int = 1000
     growth: float = 0.05
+    span_s_min: float = 30.0
     every: int = 64
     _seen: list[tuple[float, int, int]] = field(default_factory=list)
 
@@ -47,7 +49,7 @@ class Backlog:
             return None
         half = np.array(self._seen[len(self._seen) // 2 :], dtype=np.float64)
         span_s = half[-1, 0] - half[0, 0]
-        if span_s <= 0.0:
+        if span_s < self.span_s_min:
             return None
         rate_per_s = (half[-1, 1] - half[0, 1]) / span_s
         middle = len(half) // 2

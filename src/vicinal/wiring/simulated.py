@@ -1,9 +1,12 @@
-"""A configuration and a workload as a simulated run."""
+"""A cluster, a workload and a policy as a simulated run."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator
+from enum import StrEnum
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from vicinal.config.cluster import endpoints, services, tree_network
 from vicinal.config.fleet import Config
@@ -11,13 +14,17 @@ from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import ModelId
 from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.flows import Network
+from vicinal.enginemodel.grid import truth
+from vicinal.enginemodel.noise import Noise
 from vicinal.enginemodel.profiles import profile
 from vicinal.enginemodel.spec import EngineSpec
+from vicinal.enginemodel.timing import Timing
 from vicinal.sim.faults import Faults
 from vicinal.sim.measures import Measures
 from vicinal.sim.objectives import Objectives
 from vicinal.sim.requests import Foresight, RequestMaker
-from vicinal.sim.simulation import Simulation
+from vicinal.sim.result import Result, result
+from vicinal.sim.simulation import Progress, Simulation
 from vicinal.sim.stability import Backlog
 from vicinal.sim.world import World
 from vicinal.topology.tree import tree_topology
@@ -26,28 +33,51 @@ from vicinal.workload.arrival import Arrival
 
 WAITING_PER_ENDPOINT = 32
 WAITING_MIN = 200
+CURVE_POINTS = 201
+
+_WORLD, _ENGINE = 1, 2
+"""Streams of one seed: what happens by chance is not drawn from what the policy draws from."""
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationSettings:
-    """How a configuration is simulated. `until_unstable`: end a run in which requests pile up for good."""
+class Truth(StrEnum):
+    """What engines really take: what was measured, or exactly what the scheduler believes."""
 
+    GRID = "grid"
+    FIT = "fit"
+
+
+class Physics(msgspec.Struct, frozen=True, kw_only=True):
+    """What is true in a run and what is known of it.
+
+    `noise` is the standard deviation of the logarithm of a step's duration. `until_unstable` ends a run in which
+    requests pile up for good.
+    """
+
+    truth: Truth = Truth.GRID
+    noise: float = 0.05
     foresight: Foresight = Foresight.MEAN
-    faults: Faults = field(default_factory=Faults)
+    faults: Faults = msgspec.field(default_factory=Faults)
     until_unstable: bool = True
 
 
-def simulation(config: Config, workload: Iterator[Arrival], settings: SimulationSettings) -> Simulation:
+class Outcome(msgspec.Struct, frozen=True):
+    """A run's result, and its TTFTs at evenly spaced quantiles from 0 to 1."""
+
+    result: Result
+    ttft_quantiles_s: tuple[float, ...]
+
+
+def simulation(config: Config, workload: Iterator[Arrival], physics: Physics) -> Simulation:
     """A run that is ready to begin. The configuration's seed is the run's."""
     fleet = endpoints(config)
     model = config.model
     seed = config.scheduler.seed
     world = World(
         fleet=fleet,
-        make_engine=lambda endpoint: _engine(config, endpoint),
+        make_engine=_maker(config, physics, {endpoint.id: slot for slot, endpoint in enumerate(fleet)}),
         network=Network(tree_topology(fleet, tree_network(config))),
         heartbeat_s=config.scheduler.heartbeat_s,
-        stream=np.random.default_rng([seed, 1]),
+        stream=np.random.default_rng([seed, _WORLD]),
     )
     fits = [profile(name) for name in {endpoint.profile for endpoint in fleet}]
     return Simulation(
@@ -59,20 +89,49 @@ def simulation(config: Config, workload: Iterator[Arrival], settings: Simulation
             model.block_tokens,
             model.tokens_max,
             {service.name: service for service in services(config)},
-            settings.foresight,
+            physics.foresight,
         ),
         Measures(Objectives(lambda tokens: min(fit.prefill_s(tokens, 0) for fit in fits))),
-        settings.faults,
-        Backlog(max(WAITING_MIN, WAITING_PER_ENDPOINT * len(fleet))) if settings.until_unstable else None,
+        physics.faults,
+        Backlog(max(WAITING_MIN, WAITING_PER_ENDPOINT * len(fleet))) if physics.until_unstable else None,
     )
 
 
-def _engine(config: Config, endpoint: Endpoint) -> Engine:
-    spec = EngineSpec(
-        profile(endpoint.profile),
-        endpoint.kv_blocks,
-        endpoint.block_tokens,
-        sequences_max=endpoint.sequences_max,
-        batched_tokens_max=config.emulator.batched_tokens_max,
-    )
-    return Engine(spec)
+def simulate(
+    config: Config,
+    workload: Iterator[Arrival],
+    physics: Physics,
+    on_progress: Progress = lambda _arrived, _now: None,
+) -> Outcome:
+    """Run to the end, and say what came of it."""
+    run = simulation(config, workload, physics)
+    began_s = time.perf_counter()
+    run.run(on_progress)
+    wall_s = time.perf_counter() - began_s
+    said = result(run.measures, config.scheduler.policy, config.scheduler.seed, run.unstable, wall_s)
+    ttft_s = run.measures.ttft_s
+    curve = np.quantile(ttft_s, np.linspace(0, 1, CURVE_POINTS)).tolist() if len(ttft_s) else ()
+    return Outcome(said, tuple(curve))
+
+
+def with_policy(config: Config, policy: str, seed: int) -> Config:
+    """The same cluster under another policy and seed."""
+    return replace(config, scheduler=replace(config.scheduler, policy=policy, seed=seed))
+
+
+def _maker(config: Config, physics: Physics, slots: dict[str, int]) -> Callable[[Endpoint], Engine]:
+    def make(endpoint: Endpoint) -> Engine:
+        timing: Timing = (truth if physics.truth is Truth.GRID else profile)(endpoint.profile)
+        spec = EngineSpec(
+            timing,
+            endpoint.kv_blocks,
+            endpoint.block_tokens,
+            sequences_max=endpoint.sequences_max,
+            batched_tokens_max=config.emulator.batched_tokens_max,
+        )
+        if not physics.noise:
+            return Engine(spec)
+        stream = np.random.default_rng([config.scheduler.seed, _ENGINE, slots[endpoint.id]])
+        return Engine(spec, Noise(physics.noise, stream))
+
+    return make
