@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vicinal.enginemodel.content import Text
 from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.fit import Fit
 from vicinal.enginemodel.grid import Grid, truth
@@ -175,7 +176,8 @@ def test_no_noise_draws_nothing_and_a_negative_one_is_refused() -> None:
 
 def _work(name: str, prompt: int, output: int) -> Work:
     seed = sum(map(ord, name))
-    return Work(name, b"".join((seed * 7919 + i).to_bytes(4, "little") for i in range(prompt)), b"\1\2\3\4" * output)
+    tokens = b"".join((seed * 7919 + i).to_bytes(4, "little") for i in range(prompt))
+    return Work(name, Text(tokens, b"\1\2\3\4" * output))
 
 
 def _finish_times(advance: Callable[[Engine], list[Output]]) -> dict[str, float]:
