@@ -1,4 +1,4 @@
-"""The modelled network against hand calculations and against the definition of max-min fairness."""
+"""The modelled network against hand calculations, and shares against the definition of max-min fairness."""
 
 from fractions import Fraction
 
@@ -19,7 +19,7 @@ def network(capacity: list[float], paths: dict[tuple[int, int], tuple[int, ...]]
     return Network(
         Topology(
             [EndpointId(f"e{i}") for i in range(slots)],
-            [Link(LinkId(f"l{i}"), c) for i, c in enumerate(capacity)],
+            [Link(LinkId(f"l{i}"), c, Level.LEAF) for i, c in enumerate(capacity)],
             lambda a, b: Path(paths[a, b], LATENCY_S, Level.LEAF),
         )
     )
@@ -80,6 +80,24 @@ def test_a_cancelled_flow_gives_its_share_back_and_counts_what_it_moved() -> Non
     net.cancel("never", 9.0)
 
 
+def test_a_flow_that_is_cancelled_before_it_begins_moved_nothing() -> None:
+    net = network([10.0], {(0, 1): (0,)})
+    net.start("a", 0, 1, 30.0, 0.0)
+    net.cancel("a", 0.25)
+    assert net.next_event_s() is None
+    assert net.advance(9.0) == []
+    assert net.bytes_by_level["same_rack"] == 0.0
+
+
+def test_flows_that_begin_at_one_moment_share_from_it() -> None:
+    net = network([10.0], {(0, 1): (0,)})
+    net.start("a", 0, 1, 10.0, 0.0)
+    net.start("b", 0, 1, 20.0, 0.0)
+    net.advance(LATENCY_S)
+    assert [net.rate_bytes_per_s(flow) for flow in "ab"] == [5.0, 5.0]
+    assert finishes(net) == {"a": LATENCY_S + 2.0, "b": LATENCY_S + 3.0}
+
+
 def test_a_path_without_links_takes_its_latency() -> None:
     net = network([1.0], {(0, 0): ()})
     net.start("a", 0, 0, 1e12, 1.0)
@@ -93,6 +111,11 @@ def test_refusals() -> None:
         net.start("a", 0, 1, 1.0, 0.0)
     with pytest.raises(ValueError, match="cannot have"):
         net.start("b", 0, 1, -1.0, 0.0)
+
+
+def all_rates(links_of: dict[int, tuple[int, ...]], capacity: list[float]) -> dict[int, float]:
+    flows_on = {link: [flow for flow, links in links_of.items() if link in links] for link in range(len(capacity))}
+    return fair_rates(links_of, flows_on, capacity, range(len(capacity)))
 
 
 def drops(links_of: dict[int, tuple[int, ...]], capacity: list[int], drop: Fraction) -> dict[int, Fraction]:
@@ -120,7 +143,7 @@ FLOWS = st.dictionaries(
 @settings(max_examples=150, deadline=None)
 @given(FLOWS, st.lists(st.integers(1, 20), min_size=4, max_size=4))
 def test_rates_are_max_min_fair(links_of: dict[int, tuple[int, ...]], capacity: list[int]) -> None:
-    rates = fair_rates(links_of, [float(c) for c in capacity])
+    rates = all_rates(links_of, [float(c) for c in capacity])
     load = {link: sum(rates[f] for f, ls in links_of.items() if link in ls) for link in range(4)}
     assert all(load[link] <= capacity[link] + 1e-9 for link in range(4))
     for flow, links in links_of.items():
@@ -137,5 +160,7 @@ def test_rates_are_max_min_fair(links_of: dict[int, tuple[int, ...]], capacity: 
 def test_rates_equal_those_of_filling_drop_by_drop(links_of: dict[int, tuple[int, ...]], capacity: list[int]) -> None:
     drop = Fraction(1, 60)  # every share of up to 6 flows is a whole number of drops, or nearly so
     naive = drops(links_of, capacity, drop)
-    for flow, rate in fair_rates(links_of, [float(c) for c in capacity]).items():
+    rates = all_rates(links_of, [float(c) for c in capacity])
+    assert rates.keys() == naive.keys()
+    for flow, rate in rates.items():
         assert rate == pytest.approx(float(naive[flow]), abs=6 * float(drop))

@@ -99,6 +99,19 @@ def test_a_path_and_its_way_back_load_opposite_directions(fleet: list[Endpoint])
 
 
 @settings(deadline=None, max_examples=60)
+@given(fleets())
+def test_a_link_s_level_is_the_nearest_that_loads_it(fleet: list[Endpoint]) -> None:
+    topology = tree_topology(fleet, NETWORK)
+    paths = [topology.path(source, target) for source in range(len(fleet)) for target in range(len(fleet))]
+    for at, link in enumerate(topology.links):
+        levels = [path.level for path in paths if at in path.links]
+        assert all(level >= link.level for level in levels)
+        kind = link.id.split("/")[0]
+        expected = {"host": Level.HOST, "leaf": Level.POD, "pod": Level.ACROSS}.get(kind, Level.LEAF)
+        assert link.level is expected
+
+
+@settings(deadline=None, max_examples=60)
 @given(fleets(), st.floats(1e6, 1e12))
 def test_unknown_costs_as_the_farthest(fleet: list[Endpoint], kv_bytes: float) -> None:
     """Between equal interfaces, no known level costs more than an Unknown one."""

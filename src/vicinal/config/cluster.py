@@ -8,6 +8,7 @@ from vicinal.config.fleet import Endpoint as Entry
 from vicinal.domain.endpoint import Endpoint, Placement
 from vicinal.domain.ids import EndpointId, ModelId
 from vicinal.domain.request import BATCH, INTERACTIVE, ServiceClass
+from vicinal.topology.fabric import Parallel
 from vicinal.topology.tree import TreeNetwork
 
 PACKAGED_TOKENIZER = "tiny"
@@ -31,6 +32,11 @@ def tree_network(config: Config) -> TreeNetwork:
         pod_oversubscription=network.pod_oversubscription,
         uplink_bytes_per_s={name: rate * 1e9 for name, rate in network.uplinks_gbytes_per_s.items()},
     )
+
+
+def parallel(config: Config) -> Parallel:
+    """What of the network lies in parallel. The scheduler does not ask for it: it believes in the tree."""
+    return Parallel(config.network.rails, config.network.spines, config.scheduler.seed)
 
 
 def services(config: Config) -> tuple[ServiceClass, ...]:

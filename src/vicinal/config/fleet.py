@@ -16,7 +16,10 @@ Weight = Annotated[float, Meta(ge=0)]
 
 
 class Network(Struct, frozen=True, kw_only=True):
-    """The tree of levels: host, leaf (rack), spine (pod), across. A GB is 10^9 bytes; latencies are one way."""
+    """The tree of levels: host, leaf (rack), spine (pod), across. A GB is 10^9 bytes; latencies are one way.
+
+    What lies in parallel (`rails`, `spines`) is for modelled engines; the scheduler believes in the tree (topology.md).
+    """
 
     host_latency_us: Annotated[Latency, Meta(description="Latency between endpoints of one host.")] = round(
         _TREE.host_latency_s * 1e6, 6
@@ -45,6 +48,12 @@ class Network(Struct, frozen=True, kw_only=True):
     uplinks_gbytes_per_s: Annotated[
         dict[str, Rate], Meta(description="Rate of the uplink of a leaf or pod by name, instead of the ratio.")
     ] = {}
+    rails: Annotated[
+        Count, Meta(description="Interfaces of an endpoint, each on a leaf switch of its own; a transfer uses all.")
+    ] = 1
+    spines: Annotated[
+        Count, Meta(description="Uplinks of a leaf switch, one per spine; a flow takes one by its hash (ECMP).")
+    ] = 1
 
 
 class Service(Struct, frozen=True, kw_only=True):

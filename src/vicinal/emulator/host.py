@@ -17,7 +17,7 @@ from vicinal.emulator.serving import Serving
 from vicinal.emulator.speech import Speech, TextCodec
 from vicinal.emulator.station import Station
 from vicinal.emulator.transfers import Transfers
-from vicinal.topology.graph import Topology
+from vicinal.topology.graph import Routing
 
 
 class PortInUseError(OSError):
@@ -34,7 +34,7 @@ class PortInUseError(OSError):
 
 
 class EmulatedFleet:
-    """`endpoints` are the topology's, in its order. All addresses come from them; none may have port 0.
+    """`endpoints` are those that `routing` knows, in its order. All addresses come from them; none may have port 0.
 
     `origin_s` is a reading of the system's monotonic clock at which model time is 0 (default: now). `emit_interval_s`
     is wall time; `natural_tokens` is how long a chat's answer is when the request does not say; a prefill's blocks wait
@@ -45,7 +45,7 @@ class EmulatedFleet:
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        topology: Topology,
+        routing: Routing,
         speed: float,
         codec: TextCodec,
         origin_s: float | None = None,
@@ -57,7 +57,7 @@ class EmulatedFleet:
     ) -> None:
         self.clock = ModelClock(speed, origin_s)
         self._endpoints = {endpoint.id: endpoint for endpoint in endpoints}
-        self._topology = topology
+        self._routing = routing
         self._codec = codec
         self._speech = Speech(codec)
         self._emit_interval_s = emit_interval_s
@@ -65,7 +65,7 @@ class EmulatedFleet:
         self._lease_s = lease_s
         self._holder_timeout_s = holder_timeout_s
         self._batched_tokens_max = batched_tokens_max
-        self._transfers = Transfers(topology, self.clock)
+        self._transfers = Transfers(routing, self.clock)
         self._stations: dict[EndpointId, Station] = {}
         self._runners: dict[EndpointId, web.AppRunner] = {}
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -112,7 +112,7 @@ class EmulatedFleet:
         endpoint = self._endpoints[endpoint_id]
         station = Station(
             endpoint,
-            self._topology.slots[endpoint_id],
+            self._routing.slots[endpoint_id],
             self.clock,
             self._transfers,
             self._codec,

@@ -14,11 +14,11 @@ from typing import Protocol
 from vicinal.clock import ModelClock
 from vicinal.emulator.clock import Alarm, ClockDebt
 from vicinal.enginemodel.flows import Network
-from vicinal.topology.graph import Topology
+from vicinal.topology.graph import Routing
 
 
 class Party(Protocol):
-    """An engine at one end of a transfer. `slot` is its position in the topology."""
+    """An engine at one end of a transfer. `slot` is its position in the network."""
 
     @property
     def slot(self) -> int: ...
@@ -40,8 +40,8 @@ class Pull:
 class Transfers:
     """Flows by the id of the work that pulls; these ids are unique over the fleet."""
 
-    def __init__(self, topology: Topology, clock: ModelClock) -> None:
-        self.network = Network(topology)
+    def __init__(self, routing: Routing, clock: ModelClock) -> None:
+        self.network = Network(routing)
         self.debt = ClockDebt()
         self._clock = clock
         self._ends: dict[str, tuple[Pull, Party]] = {}

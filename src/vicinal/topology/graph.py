@@ -1,12 +1,15 @@
 """The network as links, and a path as the set of links that a transfer loads.
 
-A tree of levels is one way to make the links (topology/tree.py); rails, with several network interfaces per endpoint,
-are another. Everything above asks only for paths, so it does not know which of them it lives on.
+There are two views of one network over the same endpoints. What the scheduler believes is a `Topology`: one path per
+pair, over links that stand for all that lies in parallel (topology/tree.py makes a tree of levels). What carries the
+transfers is a `Routing`: it sends each flow its own way, over the parallel links themselves (topology/fabric.py). A
+topology is also the plainest routing, where every flow takes its pair's path.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,10 +50,14 @@ _HOPS = {Level.DEVICE: 0, Level.HOST: 0, Level.LEAF: 1, Level.POD: 3, Level.ACRO
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of something shared: a network interface, a leaf's uplink, a host's internal fabric."""
+    """One direction of something shared: a network interface, a leaf's uplink, a host's internal fabric.
+
+    `level` is the nearest level whose paths load it: LEAF for an interface, POD for a leaf's uplink.
+    """
 
     id: LinkId
     bytes_per_s: float
+    level: Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,29 @@ class Path:
     links: tuple[int, ...]
     latency_s: float
     level: Level
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How one transfer travels: in equal stripes at the same time, each over links of its own."""
+
+    stripes: tuple[tuple[int, ...], ...]
+    latency_s: float
+    level: Level
+
+
+class Routing(Protocol):
+    """Where transfers really go. `slots` and positions in `links` are as in `Topology`."""
+
+    @property
+    def links(self) -> Sequence[Link]: ...
+
+    @property
+    def slots(self) -> Mapping[EndpointId, int]: ...
+
+    def route(self, source: int, target: int, flow: str) -> Route:
+        """The way of the transfer named `flow`; the same name always goes the same way."""
+        ...
 
 
 class Topology:
@@ -89,3 +119,8 @@ class Topology:
         if path is None:
             path = self._paths[key] = self._find_path(source, target)
         return path
+
+    def route(self, source: int, target: int, flow: str) -> Route:  # noqa: ARG002 - every flow takes the pair's path
+        """The pair's path as one stripe."""
+        path = self.path(source, target)
+        return Route((path.links,), path.latency_s, path.level)

@@ -54,14 +54,14 @@ def tree_topology(endpoints: Sequence[Endpoint], network: TreeNetwork) -> Topolo
     """Build the links of a tree. What has no known leaf hangs under a leaf of its own; so do leaves and pods."""
     links: list[Link] = []
 
-    def add(name: str, bytes_per_s: float) -> int:
-        links.append(Link(LinkId(name), bytes_per_s))
+    def add(name: str, bytes_per_s: float, level: Level) -> int:
+        links.append(Link(LinkId(name), bytes_per_s, level))
         return len(links) - 1
 
-    sending = [add(f"{e.id}/tx", e.nic_bytes_per_s) for e in endpoints]
-    receiving = [add(f"{e.id}/rx", e.nic_bytes_per_s) for e in endpoints]
+    sending = [add(f"{e.id}/tx", e.nic_bytes_per_s, Level.LEAF) for e in endpoints]
+    receiving = [add(f"{e.id}/rx", e.nic_bytes_per_s, Level.LEAF) for e in endpoints]
     hosts = {
-        host: add(f"host/{host}", network.host_bytes_per_s)
+        host: add(f"host/{host}", network.host_bytes_per_s, Level.HOST)
         for host in _names(e.placement.host for e in endpoints if e.placement.host)
     }
 
@@ -76,8 +76,8 @@ def tree_topology(endpoints: Sequence[Endpoint], network: TreeNetwork) -> Topolo
         )
         for leaf in _names(leaf_of)
     }
-    leaf_up = {leaf: add(f"leaf/{leaf}/up", rate) for leaf, rate in leaf_bytes_per_s.items()}
-    leaf_down = {leaf: add(f"leaf/{leaf}/down", rate) for leaf, rate in leaf_bytes_per_s.items()}
+    leaf_up = {leaf: add(f"leaf/{leaf}/up", rate, Level.POD) for leaf, rate in leaf_bytes_per_s.items()}
+    leaf_down = {leaf: add(f"leaf/{leaf}/down", rate, Level.POD) for leaf, rate in leaf_bytes_per_s.items()}
     pod_bytes_per_s = {
         pod: network.uplink_bytes_per_s.get(
             plain_pod[pod],
@@ -85,8 +85,8 @@ def tree_topology(endpoints: Sequence[Endpoint], network: TreeNetwork) -> Topolo
         )
         for pod in _names(pod_of[leaf] for leaf in leaf_bytes_per_s)
     }
-    pod_up = {pod: add(f"pod/{pod}/up", rate) for pod, rate in pod_bytes_per_s.items()}
-    pod_down = {pod: add(f"pod/{pod}/down", rate) for pod, rate in pod_bytes_per_s.items()}
+    pod_up = {pod: add(f"pod/{pod}/up", rate, Level.ACROSS) for pod, rate in pod_bytes_per_s.items()}
+    pod_down = {pod: add(f"pod/{pod}/down", rate, Level.ACROSS) for pod, rate in pod_bytes_per_s.items()}
 
     def find_path(source: int, target: int) -> Path:
         level = shared_level(endpoints[source], endpoints[target])

@@ -1,9 +1,10 @@
 """The emulated engines of a configuration, in this process: what `vicinal engine` runs."""
 
-from vicinal.config.cluster import endpoints, tokenizer_folder, tree_network
+from vicinal.config.cluster import endpoints, parallel, tokenizer_folder, tree_network
 from vicinal.config.fleet import Config
 from vicinal.emulator.host import EmulatedFleet
 from vicinal.tokenizer.tokenizer import Tokenizer
+from vicinal.topology.fabric import Fabric
 from vicinal.topology.tree import tree_topology
 from vicinal.wiring.core import check
 
@@ -20,7 +21,7 @@ def make_fleet(config: Config, origin_s: float | None) -> EmulatedFleet:
     fleet = endpoints(config)
     return EmulatedFleet(
         fleet,
-        tree_topology(fleet, tree_network(config)),
+        Fabric(tree_topology(fleet, tree_network(config)), parallel(config)),
         config.emulator.speed,
         Tokenizer.load(folder),
         origin_s=origin_s,
