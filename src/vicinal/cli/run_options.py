@@ -1,0 +1,106 @@
+"""The options that every command about simulated runs has."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from vicinal.sim.faults import EventFaults, Faults, ReportFaults
+from vicinal.sim.requests import Foresight
+from vicinal.wiring.runs import Run, Work
+from vicinal.wiring.simulated import Physics, Truth
+from vicinal.workload.trace import Spread, TraceFormat
+
+
+@Parameter(name="*", group="Work")
+@dataclass(frozen=True, slots=True)
+class WorkOptions:
+    """Which requests come, and when."""
+
+    trace: Annotated[
+        str,
+        Parameter(help="A trace file, a decision record's folder, or a made workload as NAME or NAME:key=value,…; see docs/workloads.md."),
+    ] = "conversation"
+    format: Annotated[TraceFormat | None, Parameter(help="The trace's format, where it should not be detected.")] = None
+    limit: Annotated[int | None, Parameter(help="Only so many requests; a made workload has 2,000.")] = None
+    duration: Annotated[float | None, Parameter(help="Only requests of the first so many seconds.")] = None
+    rate: Annotated[float | None, Parameter(help="Requests per second on average, instead of the workload's own.")] = None
+    scale: Annotated[float, Parameter(help="Multiplies the rate: 2 sends twice as many requests per second.")] = 1.0
+    spread: Annotated[
+        Spread, Parameter(help="How requests with one stamp are spaced: Mooncake's come in steps of 3 s.")
+    ] = Spread.AS_STAMPED
+
+    def work(self) -> Work:
+        return Work(
+            source=self.trace,
+            trace_format=self.format,
+            limit=self.limit,
+            duration_s=self.duration,
+            rate=self.rate,
+            scale=self.scale,
+            spread=self.spread,
+        )
+
+
+@Parameter(name="*", group="World")
+@dataclass(frozen=True, slots=True)
+class WorldOptions:
+    """The cluster, and what is true of it."""
+
+    cluster: Annotated[
+        str,
+        Parameter(
+            help="A cluster's TOML file, or a made one: default, aggregated, or key=value,… such as "
+            "racks=4,prefill=2,decode=2,oversubscription=8; see docs/simulator.md."
+        ),
+    ] = "default"
+    truth: Annotated[
+        Truth, Parameter(help="What engines really take: the measured grid, or exactly the fit that is believed.")
+    ] = Truth.GRID
+    noise: Annotated[float, Parameter(help="Scatter of steps around that (log-normal sigma).")] = 0.05
+    foresight: Annotated[
+        Foresight, Parameter(help="What is known of an answer's length: the mean of earlier ones, or its true length.")
+    ] = Foresight.MEAN
+    heartbeat: Annotated[float | None, Parameter(help="Seconds between reports of an endpoint.")] = None
+    report_delay: Annotated[float, Parameter(help="Seconds that a report takes to arrive.")] = 0.0
+    report_jitter: Annotated[float, Parameter(help="Up to so many more, drawn: reports overtake each other.")] = 0.0
+    report_loss: Annotated[float, Parameter(help="Share of reports that never arrive.")] = 0.0
+    event_delay: Annotated[float, Parameter(help="Seconds that KV events take to arrive.")] = 0.0
+    event_gaps: Annotated[
+        float, Parameter(help="Times per hour and endpoint that KV events are lost beyond replay.")
+    ] = 0.0
+    keep_going: Annotated[
+        bool, Parameter(help="Do not end a run in which requests pile up for good.", negative="")
+    ] = False
+
+    def physics(self) -> Physics:
+        return Physics(
+            truth=self.truth,
+            noise=self.noise,
+            foresight=self.foresight,
+            faults=Faults(
+                ReportFaults(self.report_delay, self.report_jitter, self.report_loss),
+                EventFaults(self.event_delay, self.event_gaps),
+            ),
+            until_unstable=not self.keep_going,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Both together."""
+
+    work: WorkOptions = field(default_factory=WorkOptions)
+    world: WorldOptions = field(default_factory=WorldOptions)
+
+
+def run_of(work: WorkOptions, world: WorldOptions, policy: str, seed: int) -> Run:
+    """The run that these options describe."""
+    return Run(
+        cluster=world.cluster,
+        policy=policy,
+        seed=seed,
+        heartbeat_s=world.heartbeat,
+        work=work.work(),
+        physics=world.physics(),
+    )
