@@ -1,11 +1,15 @@
 """The errors that a user of the command line can mend: their text names the cause and the cure."""
 
+from vicinal.config.made import MadeClusterError
 from vicinal.config.problems import ConfigError
 from vicinal.enginemodel.profiles import UnknownProfileError
 from vicinal.observe.read import NoSuchRequest, RecordError
 from vicinal.policies.registry import UnknownPolicyError
 from vicinal.tokenizer.errors import TokenizerError
 from vicinal.wiring.children import ChildFailedError
+from vicinal.wiring.runs import RunError
+from vicinal.workload.bounds import ParameterError
+from vicinal.workload.trace import TraceError
 
 
 class UsageError(ValueError):
@@ -14,6 +18,10 @@ class UsageError(ValueError):
 
 PROBLEMS = (
     UsageError,
+    RunError,
+    MadeClusterError,
+    ParameterError,
+    TraceError,
     ConfigError,
     UnknownPolicyError,
     UnknownProfileError,

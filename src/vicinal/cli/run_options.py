@@ -19,12 +19,17 @@ class WorkOptions:
 
     trace: Annotated[
         str,
-        Parameter(help="A trace file, a decision record's folder, or a made workload as NAME or NAME:key=value,…; see docs/workloads.md."),
+        Parameter(
+            help="A trace file, a decision record's folder, or a made workload as NAME or NAME:key=value,…; see "
+            "docs/workloads.md."
+        ),
     ] = "conversation"
     format: Annotated[TraceFormat | None, Parameter(help="The trace's format, where it should not be detected.")] = None
     limit: Annotated[int | None, Parameter(help="Only so many requests; a made workload has 2,000.")] = None
     duration: Annotated[float | None, Parameter(help="Only requests of the first so many seconds.")] = None
-    rate: Annotated[float | None, Parameter(help="Requests per second on average, instead of the workload's own.")] = None
+    rate: Annotated[float | None, Parameter(help="Requests per second on average, instead of the workload's own.")] = (
+        None
+    )
     scale: Annotated[float, Parameter(help="Multiplies the rate: 2 sends twice as many requests per second.")] = 1.0
     spread: Annotated[
         Spread, Parameter(help="How requests with one stamp are spaced: Mooncake's come in steps of 3 s.")
@@ -69,9 +74,9 @@ class WorldOptions:
     event_gaps: Annotated[
         float, Parameter(help="Times per hour and endpoint that KV events are lost beyond replay.")
     ] = 0.0
-    keep_going: Annotated[
-        bool, Parameter(help="Do not end a run in which requests pile up for good.", negative="")
-    ] = False
+    keep_going: Annotated[bool, Parameter(help="Do not end a run in which requests pile up for good.", negative="")] = (
+        False
+    )
 
     def physics(self) -> Physics:
         return Physics(

@@ -37,4 +37,3 @@ def execute_all(runs: Sequence[Run], processes: int, on_done: OnDone = lambda _p
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [found[place] for place in range(len(runs))]
-

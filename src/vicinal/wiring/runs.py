@@ -137,4 +137,3 @@ def _until(arrivals: Iterator[Arrival], end_s: float) -> Iterator[Arrival]:
         if arrival.at_s >= end_s:
             return
         yield arrival
-

@@ -72,5 +72,3 @@ def read_sweep(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
             raise RunError(f"--sweep {key.strip()} is given twice")
         sweep[key.strip()] = listed
     return sweep
-
-
