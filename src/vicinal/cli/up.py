@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -16,11 +16,12 @@ from vicinal.cli.loop import run, stop_on_signal
 from vicinal.config.default import default_cluster
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
-from vicinal.replay.process import ConversationWorkload, MooncakeWorkload, Workload
+from vicinal.replay.process import ConversationWorkload, TraceWorkload, Workload
 from vicinal.replay.summary import Summary
 from vicinal.replay.table import render
 from vicinal.wiring.embedded import embedded
-from vicinal.workload.mooncake import Spread
+from vicinal.workload.prompt import Vocabulary
+from vicinal.workload.trace import Spread, Trace, TraceFormat, load_trace
 
 CONVERSATION_REQUESTS = 300
 
@@ -28,14 +29,24 @@ CONVERSATION_REQUESTS = 300
 def up(
     *,
     replay: Annotated[
-        Path | None, Parameter(help="A trace in Mooncake's JSONL format. Without one, a conversation workload is made.")
+        Path | None,
+        Parameter(help="A trace, see docs/workloads.md for formats. Without one, a conversation workload is made."),
+    ] = None,
+    trace_format: Annotated[
+        TraceFormat | None, Parameter(name="--format", help="The trace's format, when it is not to be detected.")
     ] = None,
     limit: Annotated[int | None, Parameter(help="Only so many requests of the workload.")] = None,
     speed: Annotated[float | None, Parameter(help="Model seconds that pass in one second.")] = None,
     policy: Annotated[str | None, Parameter(help="The rule that places requests; see docs/policies.md.")] = None,
     seed: Annotated[int | None, Parameter(help="Seed of every random choice.")] = None,
     spread: Annotated[Spread, Parameter(help="How a trace's requests with one stamp are spaced.")] = Spread.AS_STAMPED,
-    rate: Annotated[float, Parameter(help="Divide a trace's stamps: 2 sends twice as many requests per second.")] = 1.0,
+    rate: Annotated[
+        float,
+        Parameter(
+            validator=validators.Number(gt=0),
+            help="Divide a trace's stamps: 2 sends twice as many requests per second.",
+        ),
+    ] = 1.0,
     config: Annotated[
         Path | None, Parameter(help="A cluster's TOML file instead of the default one: two racks, 4 P + 4 D.")
     ] = None,
@@ -57,10 +68,30 @@ def up(
     cluster = _cluster(config, port, policy, seed, speed)
     workload: Workload
     if replay is not None:
-        workload = MooncakeWorkload(str(replay), limit, spread, rate)
+        # Read here already, so that a wrong trace starts nothing, and what is left out of it is said.
+        Console(stderr=True).print(
+            _told(replay, load_trace(replay, Vocabulary(0, 1), trace_format=trace_format, limit=limit)),
+            highlight=False,
+            soft_wrap=True,
+        )
+        workload = TraceWorkload(str(replay), limit, spread, rate, trace_format)
     else:
         workload = ConversationWorkload(cluster.scheduler.seed, CONVERSATION_REQUESTS if limit is None else limit)
     run(_up(cluster, workload, capture, as_json=json, leave=leave))
+
+
+def _told(path: Path, trace: Trace) -> str:
+    """What was read, and what was not or not as it stands."""
+    counted = [
+        *(("left out", *pair) for pair in trace.skipped.items()),
+        *(("kept", *pair) for pair in trace.assumed.items()),
+    ]
+    return "\n".join(
+        [
+            f"{path}: {trace.requests:,} requests, format {trace.trace_format}",
+            *(f"  {what}: {count:,} ({reason})" for what, reason, count in counted),
+        ]
+    )
 
 
 def _cluster(path: Path | None, port: int, policy: str | None, seed: int | None, speed: float | None) -> Config:

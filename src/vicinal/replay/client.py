@@ -1,7 +1,8 @@
-"""Sends a workload at its own times to an OpenAI-compatible server, open loop: a slow answer delays no later request.
+"""Sends a workload at its own times to an OpenAI-compatible server.
 
-Model time t is due at `origin + t / speed` on the wall. A body is made before its request is due, so that making it
-does not make it late.
+Arrivals are an open loop: a slow answer delays none of them. The later turns of an arrival are a closed loop: each is
+sent when the request before it is over, however it ended, and its pause has passed. Model time t is due at
+`origin + t / speed` on the wall. A body is made before its request is due, so that making it does not make it late.
 """
 
 import asyncio
@@ -14,15 +15,15 @@ import aiohttp
 from vicinal.replay.answer import Answer, Fate, Progress
 from vicinal.replay.body import encode_body
 from vicinal.replay.exchange import Exchange
-from vicinal.workload.arrival import Arrival
+from vicinal.workload.arrival import Arrival, requests
 
 
 class ReplayClient:
     """A load client for one server and one run. `answers` has those that are in, also after a cancelled `run`.
 
     `speed` is how many model seconds pass in a wall second. Requests are named `{request_prefix}-{n}` from 0, in the
-    order of the workload. `tenant_header`, when given, carries each arrival's tenant. A stream that is silent for
-    `silence_s_max` wall seconds has failed.
+    order of the workload, later turns right after their arrival. `tenant_header`, when given, carries each arrival's
+    tenant. A stream that is silent for `silence_s_max` wall seconds has failed.
     """
 
     def __init__(
@@ -65,16 +66,33 @@ class ReplayClient:
         each end. Cancelling it closes all connections; `answers` keeps what is in by then.
         """
         origin_s = self._now() if origin_s is None else origin_s
+        total = requests(arrivals)
 
         def report() -> None:
             if on_progress:
-                on_progress(self.progress(len(arrivals)))
+                on_progress(self.progress(total))
 
-        async def one(number: int, arrival: Arrival, body: bytes, due_s: float) -> None:
-            answer = await self._exchange(session, f"{self.request_prefix}-{number}", arrival, body, due_s)
-            self._answers[number] = answer
-            self._fates[answer.fate] += 1
-            report()
+        async def due(arrival: Arrival) -> tuple[bytes, float]:
+            """The body of a request and its wall instant, when that has come."""
+            body = encode_body(self.model, arrival)
+            due_s = origin_s + arrival.at_s / self.speed
+            await asyncio.sleep(max(0.0, due_s - self._now()))
+            self._sent += 1
+            return body, due_s
+
+        async def play(number: int, arrival: Arrival, body: bytes, due_s: float) -> None:
+            """One request and, each after the answer before it, the turns that wait for it."""
+            while True:
+                answer = await self._exchange(session, f"{self.request_prefix}-{number}", arrival, body, due_s)
+                self._answers[number] = answer
+                self._fates[answer.fate] += 1
+                report()
+                following = arrival.following((self._now() - origin_s) * self.speed)
+                if following is None:
+                    return
+                number, arrival = number + 1, following
+                body, due_s = await due(arrival)
+                report()
 
         async with (
             aiohttp.ClientSession(
@@ -85,12 +103,11 @@ class ReplayClient:
             ) as session,
             asyncio.TaskGroup() as group,
         ):
-            for number, arrival in enumerate(arrivals):
-                body = encode_body(self.model, arrival)
-                due_s = origin_s + arrival.at_s / self.speed
-                await asyncio.sleep(max(0.0, due_s - self._now()))
-                group.create_task(one(number, arrival, body, due_s))
-                self._sent += 1
+            number = 0
+            for arrival in arrivals:
+                body, due_s = await due(arrival)
+                group.create_task(play(number, arrival, body, due_s))
+                number += 1 + len(arrival.later)
                 report()
         return self.answers
 

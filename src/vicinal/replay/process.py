@@ -17,20 +17,21 @@ import msgspec
 
 from vicinal.replay.answer import Answer, Progress
 from vicinal.replay.client import ReplayClient
-from vicinal.workload.arrival import Arrival
+from vicinal.workload.arrival import Arrival, requests
 from vicinal.workload.conversation import conversation
-from vicinal.workload.mooncake import Spread, load_mooncake
 from vicinal.workload.prompt import Vocabulary
+from vicinal.workload.trace import Spread, TraceFormat, load_trace
 
 
-class MooncakeWorkload(msgspec.Struct, frozen=True, tag_field="kind", tag="mooncake", forbid_unknown_fields=True):
-    """A trace file; see `load_mooncake`."""
+class TraceWorkload(msgspec.Struct, frozen=True, tag_field="kind", tag="trace", forbid_unknown_fields=True):
+    """A trace file; see `load_trace`."""
 
     path: str
     limit: int | None = None
     spread: Spread = Spread.AS_STAMPED
     rate: float = 1.0
-    block_tokens: int = 512
+    trace_format: TraceFormat | None = None
+    block_tokens: int | None = None
 
 
 class ConversationWorkload(
@@ -43,7 +44,7 @@ class ConversationWorkload(
     duration_s: float | None = None
 
 
-Workload = MooncakeWorkload | ConversationWorkload
+Workload = TraceWorkload | ConversationWorkload
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,8 +76,16 @@ class Result(msgspec.Struct, frozen=True):
 def arrivals_of(workload: Workload, vocabulary: Vocabulary) -> list[Arrival]:
     """The workload that a spec names. Raises TraceError or ValueError as its maker does."""
     match workload:
-        case MooncakeWorkload(path, limit, spread, rate, block_tokens):
-            return load_mooncake(path, vocabulary, limit=limit, spread=spread, rate=rate, block_tokens=block_tokens)
+        case TraceWorkload(path, limit, spread, rate, trace_format, block_tokens):
+            return load_trace(
+                path,
+                vocabulary,
+                trace_format=trace_format,
+                limit=limit,
+                spread=spread,
+                rate=rate,
+                block_tokens=block_tokens,
+            ).arrivals
         case ConversationWorkload(seed, count, duration_s):
             return list(conversation(vocabulary, seed=seed, count=count, duration_s=duration_s))
 
@@ -99,8 +108,8 @@ async def replay(spec: Spec, arrivals: Sequence[Arrival], on_progress: Callable[
     try:
         await run
     except asyncio.CancelledError:
-        return Result(False, origin_s, len(arrivals), client.answers)
-    return Result(True, origin_s, len(arrivals), client.answers)
+        return Result(False, origin_s, requests(arrivals), client.answers)
+    return Result(True, origin_s, requests(arrivals), client.answers)
 
 
 def main(arguments: Sequence[str]) -> int:

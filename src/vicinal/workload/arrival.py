@@ -1,5 +1,6 @@
 """One request of a workload, and the turns of its session that follow it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from vicinal.workload.prompt import Literal, Piece, Prompt, TokenIds
@@ -57,3 +58,8 @@ class Arrival:
             answer=turn.answer,
             later=tuple(rest),
         )
+
+
+def requests(arrivals: Iterable[Arrival]) -> int:
+    """How many requests a workload has, with those that wait for an answer."""
+    return sum(1 + len(arrival.later) for arrival in arrivals)
