@@ -16,6 +16,7 @@ from vicinal.domain.verdict import Rule
 from vicinal.policies.registry import POLICIES
 from vicinal.scheduler.counterfactuals import counterfactuals
 from vicinal.topology.graph import Level
+from vicinal.workload.formats.registry import FORMATS, TraceFormat
 
 GLOSSARY = read("docs/glossary.md")
 ENTRIES = [row for row in table_rows(GLOSSARY) if len(row) == 3][1:]
@@ -88,6 +89,17 @@ def test_each_policy_has_its_section_with_all_its_parts(name: str) -> None:
 def test_no_policy_is_described_that_is_not_there() -> None:
     sections = set(re.findall(r"^## ([a-z_]+)$", read("docs/policies.md"), re.MULTILINE))
     assert sections == set(POLICIES)
+
+
+@pytest.mark.parametrize("trace_format", list(TraceFormat))
+def test_each_trace_format_is_in_workloads_with_its_fields_and_block_size(trace_format: TraceFormat) -> None:
+    form = FORMATS[trace_format]
+    (row,) = [row for row in table_rows(read("docs/workloads.md")) if row[0] == f"`{trace_format}`"]
+    assert row[1].startswith(form.kind.split()[0]) or trace_format is TraceFormat.VICINAL
+    assert all(field in row[1] for field in form.fields) or trace_format is TraceFormat.VICINAL
+    if form.block_tokens:
+        assert row[2].startswith(f"{form.block_tokens:,} tokens")
+    assert f"- **{trace_format}**:" in read("docs/workloads.md") or trace_format is TraceFormat.VTC
 
 
 def test_each_counterfactual_is_in_explain() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from aiohttp import web
 
 from vicinal.replay.answer import Answer, Fate, Progress
 from vicinal.replay.client import ReplayClient
-from vicinal.workload.arrival import Arrival
+from vicinal.workload.arrival import Arrival, Turn
 from vicinal.workload.prompt import Piece, Prompt, Vocabulary
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -115,6 +116,42 @@ async def test_a_slow_answer_delays_no_later_request() -> None:
     async with serving(handler) as url, asyncio.timeout(20):
         answers = await ReplayClient(url, "m").run([arrival(), arrival(), arrival()])
     assert [answer.fate for answer in answers] == [Fate.COMPLETED] * 3
+
+
+async def test_a_later_turn_waits_for_the_answer_before_it_and_its_pause() -> None:
+    """One session of three turns, the second refused, beside one request that is slower than all of them."""
+    answered_s: dict[str, float] = {}
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        name = request.headers["X-Request-Id"]
+        if name == "replay-3":
+            await over.wait()
+        answered_s[name] = loop.time()
+        if name == "replay-1":
+            return web.Response(status=503)
+        if name == "replay-2":
+            over.set()
+        return await stream(request, END)
+
+    turns = tuple(
+        Turn(pause_s, Prompt((Piece(1, 4 + n),), Vocabulary(5, 9)), 2) for n, pause_s in enumerate((3.0, 5.0))
+    )
+    heard: list[Progress] = []
+    async with serving(handler) as url, asyncio.timeout(20):
+        client = ReplayClient(url, "m", speed=100.0, now=loop.time)
+        origin_s = loop.time()
+        session = replace(arrival(), later=turns)
+        answers = await client.run([session, arrival(0.5)], origin_s=origin_s, on_progress=heard.append)
+    assert [a.request_id for a in answers] == [f"replay-{n}" for n in range(4)]
+    assert [a.fate for a in answers] == [Fate.COMPLETED, Fate.SHED, Fate.COMPLETED, Fate.COMPLETED]
+    for n, turn in enumerate(turns):
+        due_s = answers[n + 1].due_s
+        assert due_s >= answered_s[f"replay-{n}"] + turn.pause_s / 100.0
+        assert answers[n + 1].sent_s >= due_s - 1e-3
+        assert answers[n + 1].at_s == pytest.approx((due_s - origin_s) * 100.0)
+    assert heard[-1] == Progress(total=4, sent=4, completed=3, shed=1, failed=0)
 
 
 async def test_chunks_may_be_cut_anywhere_and_be_many() -> None:

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from vicinal.replay.answer import Fate, Progress
-from vicinal.replay.process import ConversationWorkload, MooncakeWorkload, Result, Spec, main
+from vicinal.replay.process import ConversationWorkload, Result, Spec, TraceWorkload, main
 
 END = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1}}\n\ndata: [DONE]\n\n'
 TRACE = '{"timestamp": 0, "input_length": 3, "output_length": 1, "hash_ids": [1]}\n'
@@ -49,7 +49,7 @@ async def test_a_whole_run(tmp_path: Path) -> None:
 
     (tmp_path / "trace.jsonl").write_text(TRACE * 3, encoding="utf-8")
     async with serving(handler) as url, asyncio.timeout(50):
-        workload = MooncakeWorkload(str(tmp_path / "trace.jsonl"), limit=2)
+        workload = TraceWorkload(str(tmp_path / "trace.jsonl"), limit=2)
         process = await start(Spec(url, "m", workload, (5, 1024), request_prefix="x"), tmp_path)
         said, errors = await process.communicate()
     assert (process.returncode, errors) == (0, b"")
@@ -92,7 +92,7 @@ async def test_a_signal_ends_it_early_with_what_there_is(tmp_path: Path) -> None
 def test_a_spec_or_trace_that_is_wrong_is_refused_with_its_reason(tmp_path: Path, capsys) -> None:
     spec, result = tmp_path / "spec.json", tmp_path / "result.json"
     (tmp_path / "bad.jsonl").write_text(TRACE + "{\n", encoding="utf-8")
-    workload = MooncakeWorkload(str(tmp_path / "bad.jsonl"))
+    workload = TraceWorkload(str(tmp_path / "bad.jsonl"))
     for written, reason in (
         (b"{", "truncated"),
         (b'{"url": "u", "model": "m", "vocabulary": [0, 9], "workload": {"kind": "x"}}', "Invalid value 'x'"),

@@ -14,6 +14,9 @@ from vicinal.observe.encode import encode_decision
 from vicinal.observe.read import records
 from vicinal.observe.records import record_files
 from vicinal.wiring.again import effects_again
+from vicinal.workload.content import block_names
+from vicinal.workload.prompt import Vocabulary
+from vicinal.workload.trace import Trace, load_trace
 
 CLI = (sys.executable, "-m", "vicinal.cli.main")
 PORTS = 34
@@ -34,6 +37,12 @@ def trace(folder: Path, rows: int = 40) -> Path:
         lines.append({"timestamp": 150 * n, "input_length": length, "output_length": 20, "hash_ids": blocks})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
+
+
+def shared(asked: Trace, number: int) -> list[int]:
+    """How many blocks of 512 the request has in common with each before it."""
+    of, *others = (block_names(a.prompt.pieces, 512) for a in (asked.arrivals[number], *asked.arrivals[:number]))
+    return [len(set(of) & set(other)) for other in others]
 
 
 @pytest.mark.mission("C4", "B15", "A8")
@@ -62,6 +71,13 @@ def test_a_trace_runs_through_and_every_decision_can_be_explained(tmp_path: Path
     observed = {line.request_id for line in lines if type(line).__name__ == "ObservationRecord"}
     assert len(decided) == 40
     assert decided == observed
+
+    again_asked = load_trace(tmp_path / "vicinal-data", Vocabulary(5, 9))
+    asked = load_trace(tmp_path / "trace.jsonl", Vocabulary(5, 9))
+    assert (dict(again_asked.skipped), dict(again_asked.assumed)) == ({}, {})
+    assert [a.prompt_tokens for a in again_asked.arrivals] == [a.prompt_tokens for a in asked.arrivals]
+    assert [a.output_tokens for a in again_asked.arrivals] == [20] * 40
+    assert [shared(again_asked, n) for n in range(40)] == [shared(asked, n) for n in range(40)]
 
     explained = vicinal(tmp_path, "explain", "--slowest", "1", "--json")
     assert explained.returncode == 0, explained.stderr
@@ -110,6 +126,21 @@ def test_a_malformed_trace_line_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "trace.jsonl:4" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "API http" not in done.stderr, "nothing was started for it"
+
+
+def test_a_closed_loop_is_played_and_what_is_not_sent_is_said(tmp_path: Path) -> None:
+    call = {"session_id": "s", "agent": "a", "input_length": 70, "output_length": 5, "hash_ids": [1, 2]}
+    rows = [call | {"turn": n, "timestamp": 100 * n, "output_length": 5 if n else 0} for n in range(4)]
+    (tmp_path / "calls.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    port = free_row(PORTS)
+    done = vicinal(
+        tmp_path, "up", "--replay", "calls.jsonl", "--format", "agent", "--port", str(port), "--json", "--exit"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "calls.jsonl: 3 requests, format agent\n  left out: 1 (no output tokens)" in done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["requests"], summary["completed"]) == (3, 3)
 
 
 def test_an_unknown_key_of_the_configuration_is_refused_at_start(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def chosen(head: Head, asked: TraceFormat | None) -> Format:
         lacks = ", ".join(name for name in wanted.fields if name not in head.fields)
         like = f"; it looks like {detected.name}: ask for that or for none" if detected else _nearest(head)
         raise TraceError(
-            f"{head.place}: not a {wanted.name} trace: expected {wanted.expected}, found {head.found}"
+            f"{head.place}: no {wanted.name} trace: expected {wanted.expected}, found {head.found}"
             f"{f' (no {lacks})' if lacks else ''}{like}"
         )
     return wanted
