@@ -100,7 +100,7 @@ def test_runs_are_joined_and_torn_lines_counted(tmp_path: Path) -> None:
     first = [asked("a", 3.0, 100), ended("a", 5.0, 7), asked("b", 5.5, 100)[:-30]]
     goes_on = [asked("c", 6.0, 100), ended("c", 8.0, 7)]
     restarted = [asked("a", 1.0, 100), ended("a", 2.0, 9)]
-    trace = load_trace(record(tmp_path, first, goes_on, restarted), VOCABULARY)
+    trace = load_trace(record(tmp_path, [], first, goes_on, restarted), VOCABULARY)
     assert [(a.at_s, a.output_tokens) for a in trace.arrivals] == [(0.0, 7), (3.0, 7), (6.0, 9)]
     assert dict(trace.skipped) == {"last line of a file cut off by a crash": 1}
     assert dict(trace.assumed) == {"arrival after a restart: runs joined end to end": 1}

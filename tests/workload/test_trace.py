@@ -81,6 +81,8 @@ def test_options_that_cannot_be(tmp_path: Path) -> None:
     for rate in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="rate must be positive and finite"):
             load_trace(path, VOCABULARY, rate=rate)
+    with pytest.raises(ValueError, match="limit must not be negative"):
+        load_trace(path, VOCABULARY, limit=-1)
     with pytest.raises(ValueError, match="block_tokens 16: a servegen trace has no hash ids"):
         load_trace(path, VOCABULARY, block_tokens=16)
 

@@ -35,7 +35,9 @@ def up(
     trace_format: Annotated[
         TraceFormat | None, Parameter(name="--format", help="The trace's format, when it is not to be detected.")
     ] = None,
-    limit: Annotated[int | None, Parameter(help="Only so many requests of the workload.")] = None,
+    limit: Annotated[
+        int | None, Parameter(validator=validators.Number(gte=0), help="Only so many requests of the workload.")
+    ] = None,
     speed: Annotated[float | None, Parameter(help="Model seconds that pass in one second.")] = None,
     policy: Annotated[str | None, Parameter(help="The rule that places requests; see docs/policies.md.")] = None,
     seed: Annotated[int | None, Parameter(help="Seed of every random choice.")] = None,

@@ -54,12 +54,15 @@ def load_trace(
     arrival to 0; otherwise stamps stay on the trace's clock (before the division).
 
     Raises TraceError for a file that cannot be used, naming file, line, what was expected and what to do, and
-    ValueError for a rate or block_tokens that is not positive, or block_tokens for a format without hash ids.
+    ValueError for a rate or block_tokens that is not positive, a negative limit, or block_tokens for a format without
+    hash ids.
     """
     if not 0 < rate < float("inf"):
         raise ValueError(f"rate must be positive and finite, not {rate}")
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit must not be negative, not {limit}")
     paths = _files(Path(path))
-    head = head_of(paths[0])
+    head = head_of(paths)
     form = chosen(head, trace_format)
     detected = "as asked" if trace_format else "detected"
     lines = Lines(paths)

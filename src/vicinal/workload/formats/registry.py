@@ -1,6 +1,7 @@
 """The formats by name, and which of them a file is in."""
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -70,12 +71,12 @@ class Head:
         return f"{self.kind} with {', '.join(shown[:_SHOWN_MAX])}{more}"
 
 
-def head_of(path: Path) -> Head:
-    """Raises TraceError for a file that is empty, or begins like neither kind of file."""
-    lines = Lines([path])
+def head_of(paths: Sequence[Path]) -> Head:
+    """Of files that continue each other. Raises TraceError when they are empty, or begin like neither kind of file."""
+    lines = Lines(paths)
     first = next(iter(lines), None)
     if first is None:
-        raise TraceError(f"{path}: the file is empty; a trace has at least one request")
+        raise TraceError(f"{lines.path}: the file is empty; a trace has at least one request")
     if first.lstrip().startswith((b"{", b"[")):
         try:
             keys = msgspec.json.decode(first, type=dict[str, msgspec.Raw])
