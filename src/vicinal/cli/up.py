@@ -73,6 +73,7 @@ def up(
         # Read here already, so that a wrong trace starts nothing, and what is left out of it is said.
         Console(stderr=True).print(
             _told(replay, load_trace(replay, Vocabulary(0, 1), trace_format=trace_format, limit=limit)),
+            markup=False,
             highlight=False,
             soft_wrap=True,
         )
