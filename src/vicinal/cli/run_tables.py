@@ -2,24 +2,29 @@
 
 from collections.abc import Iterable
 
+from rich.console import Group
 from rich.table import Table
 
 from vicinal.observe.spread import Spread
 from vicinal.sim.result import Result
 
 
-def one_run(result: Result) -> Table:
+def one_run(result: Result) -> Group:
     """Everything about one run."""
     table = Table(title=f"{result.policy}, seed {result.seed}", title_justify="left")
     for column in ("", "mean", "p50", "p90", "p99"):
         table.add_column(column, justify="left" if not column else "right")
-    if result.unstable is not None:
-        table.caption = f"[bold red]{result.unstable.words}[/]; the run ended there, and its figures mean little"
     for name, spread in (("TTFT ms", result.ttft_s), ("TPOT ms", result.tpot_s), ("E2E ms", result.e2e_s)):
         table.add_row(name, *_milliseconds(spread))
+    rest = Table(show_header=False)
+    rest.add_column()
+    rest.add_column(justify="right")
     for name, value in facts(result):
-        table.add_row(name, value)
-    return table
+        rest.add_row(name, value)
+    if result.unstable is None:
+        return Group(table, rest)
+    words = f"[bold red]{result.unstable.words}[/]; the run ended there, so its figures say how long it ran"
+    return Group(table, rest, words)
 
 
 def facts(result: Result) -> Iterable[tuple[str, str]]:
@@ -47,7 +52,7 @@ def facts(result: Result) -> Iterable[tuple[str, str]]:
     for kind, count in result.warnings.items():
         yield f"warnings: {kind}", f"{count:,}"
     yield "decision µs p50, p99", f"{_number(result.decision_us.p50)}, {_number(result.decision_us.p99)}"
-    yield "simulated", f"{result.simulated_per_s:,.0f} requests per second of wall time"
+    yield "simulated requests per second", f"{result.simulated_per_s:,.0f}"
 
 
 def _milliseconds(spread: Spread) -> tuple[str, str, str, str]:

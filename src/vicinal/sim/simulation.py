@@ -12,6 +12,7 @@ from functools import partial
 from vicinal.domain.effects import Answer, Cancel, Dispatch, Effect, Warn
 from vicinal.domain.events import AlarmRang, Event, RequestArrived, TopologyChanged
 from vicinal.domain.ids import RequestId
+from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Leg
 from vicinal.enginemodel.work import Finished, Generated, PullWanted
 from vicinal.scheduler.scheduler import Scheduler
@@ -29,6 +30,8 @@ from vicinal.sim.world import World
 from vicinal.workload.arrival import Arrival
 
 PROGRESS_EVERY = 256
+
+_NO_ROOM = (Ending.QUEUE_FULL, Ending.WAITED_TOO_LONG)
 
 Progress = Callable[[int, float], None]
 """Is given the requests that arrived and the virtual time, now and then."""
@@ -126,7 +129,8 @@ class Simulation:
             case Answer(request_id, outcome):
                 job = self._jobs.pop(request_id)
                 job.outcome = outcome
-                self._silent -= job.first_s is None
+                # Who is turned away for want of room is backlog: a bounded queue makes no system stable.
+                self._silent -= job.first_s is None and outcome.ending not in _NO_ROOM
                 self.measures.refused(job)
             case Warn(kind):
                 self.measures.warned(kind)

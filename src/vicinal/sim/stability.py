@@ -12,7 +12,8 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Unstable:
-    """`waiting` requests had no first token at `at_s`, and they grew by `slope_per_s`; `rate_per_s` arrived."""
+    """`waiting` requests had no first token at `at_s`, refused ones included, and they grew by `slope_per_s`, of the
+    `rate_per_s` that arrived."""
 
     at_s: float
     waiting: int
@@ -22,8 +23,8 @@ class Unstable:
     @property
     def words(self) -> str:
         return (
-            f"the system is unstable: at {self.at_s:.0f} s {self.waiting} requests wait for a first token, and "
-            f"{self.slope_per_s:.2f} more every second, of {self.rate_per_s:.2f} that arrive"
+            f"the system is unstable: by {self.at_s:.0f} s {self.waiting} requests wait for a first token or were "
+            f"turned away for want of room, {self.slope_per_s:.2f} more every second of {self.rate_per_s:.2f} that arrive"
         )
 
 
