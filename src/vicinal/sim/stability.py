@@ -23,8 +23,8 @@ class Unstable:
     @property
     def words(self) -> str:
         return (
-            f"the system is unstable: by {self.at_s:.0f} s {self.waiting} requests wait for a first token or were "
-            f"turned away for want of room, {self.slope_per_s:.2f} more every second of {self.rate_per_s:.2f} that arrive"
+            f"the system is unstable: by {self.at_s:.0f} s {self.waiting} requests wait for a first token or "
+            f"were turned away for want of room, {self.slope_per_s:.2f} more per second ({self.rate_per_s:.2f} arrive)"
         )
 
 
