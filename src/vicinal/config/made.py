@@ -27,8 +27,9 @@ class MadeClusterError(ValueError):
 
 
 class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The numbers of a made cluster. `prefill`, `decode` and `both` are endpoints per rack; racks are dealt to `pods`
-    in turn. `kv_bits` is the size of a number in the KV cache: 8 moves half of what 16 does."""
+    """The numbers of a made cluster. `prefill`, `decode` and `both` are endpoints per rack; those that do both hand
+    nothing over. Racks are dealt to `pods` in turn. `kv_bits` is the size of a number in the KV cache: 8 moves half of
+    what 16 does."""
 
     racks: Positive = 2
     pods: Positive = 1
@@ -111,6 +112,7 @@ def _endpoints(shape: Shape) -> Iterator[Endpoint]:
                     id=name,
                     url=f"http://{name}.invalid:{number}",
                     role=role,
+                    hand_off=role is not Role.BOTH,
                     host=f"{name}-host",
                     leaf=f"r{rack}",
                     pod=f"pod{(rack - 1) % shape.pods + 1}",

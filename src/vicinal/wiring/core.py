@@ -21,10 +21,11 @@ def check(config: Config) -> None:
         profile(endpoint.profile)
 
 
-def make_scheduler(config: Config, heartbeat_s: float) -> Scheduler:
+def make_scheduler(config: Config, heartbeat_s: float, *, explain: bool = True) -> Scheduler:
     """A scheduler that knows no fleet yet: its first event is `TopologyChanged`.
 
-    `heartbeat_s` is the interval of reports on the clock that the scheduler will be given.
+    `heartbeat_s` is the interval of reports on the clock that the scheduler will be given. Without `explain` decisions
+    are the same, and their records name the chosen row only.
     """
     settings = config.scheduler
     network = tree_network(config)
@@ -42,5 +43,6 @@ def make_scheduler(config: Config, heartbeat_s: float) -> Scheduler:
             attempts_max=settings.attempts_max,
             hold_s_max=settings.hold_s_max,
             held_max=settings.queue_max,
+            explain=explain,
         ),
     )

@@ -81,7 +81,7 @@ def simulation(config: Config, workload: Iterator[Arrival], physics: Physics) ->
     )
     fits = [profile(name) for name in {endpoint.profile for endpoint in fleet}]
     return Simulation(
-        make_scheduler(config, config.scheduler.heartbeat_s),
+        make_scheduler(config, config.scheduler.heartbeat_s, explain=False),
         world,
         workload,
         RequestMaker(
