@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import structs
 
 from vicinal.cluster.ledger import DecodeWork, Ledger, PrefillWork, Transfer
 from vicinal.domain.ids import RequestId
+from vicinal.topology.graph import Level
 
 SUMS = (
     "prefill_count",
@@ -82,6 +84,12 @@ class Twin:
                 got["link_flows"][link] += 1
         return got
 
+    def sending(self) -> list[list[float]]:
+        counts = [[0.0] * len(Level) for _ in range(self.slots)]
+        for transfer in self.transfers.values():
+            counts[transfer.source][transfer.level] += 1
+        return counts
+
 
 OWNERS = st.sampled_from([RequestId(name) for name in "abcdef"])
 QUARTERS = st.integers(0, 40).map(lambda n: Fraction(n, 4))
@@ -151,10 +159,13 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.free_blocks(owner, slot)
         self.twin.blocks.pop((owner, slot), None)
 
-    @rule(owner=OWNERS, links=st.sets(st.integers(0, 9), max_size=3))
-    def start_transfer(self, owner: RequestId, links: set[int]) -> None:
+    @rule(
+        owner=OWNERS, slot=st.integers(0, 9), links=st.sets(st.integers(0, 9), max_size=3), level=st.sampled_from(Level)
+    )
+    def start_transfer(self, owner: RequestId, slot: int, links: set[int], level: Level) -> None:
         if owner not in self.twin.transfers:
-            transfer = Transfer(0, 0, tuple({link % self.twin.links for link in links}), 1.0)
+            loaded = tuple({link % self.twin.links for link in links})
+            transfer = Transfer(slot % self.twin.slots, 0, loaded, 1.0, level)
             self.ledger.start_transfer(owner, transfer)
             self.twin.transfers[owner] = transfer
 
@@ -178,7 +189,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.twin.links = links
         self.ledger.resize(self.twin.slots, links)
         for owner, old in self.twin.transfers.items():
-            moved = Transfer(old.source, old.target, tuple({link % links for link in old.links}), old.kv_bytes)
+            moved = structs.replace(old, links=tuple({link % links for link in old.links}))
             self.twin.transfers[owner] = moved
             self.ledger.start_transfer(owner, moved)
 
@@ -186,6 +197,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def sums_agree(self) -> None:
         for name, expected in self.twin.sums().items():
             assert getattr(self.ledger, name).tolist() == expected, name
+        assert self.ledger.sending.tolist() == self.twin.sending()
 
     @invariant()
     def waits_agree(self) -> None:
@@ -195,7 +207,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for owner in "abcdef":
             self.ledger.release(RequestId(owner), float(self.now))
-        assert not any(getattr(self.ledger, name).any() for name in (*SUMS, "backlog_s"))
+        assert not any(getattr(self.ledger, name).any() for name in (*SUMS, "backlog_s", "sending"))
 
 
 LedgerMachine.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)

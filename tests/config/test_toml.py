@@ -39,6 +39,9 @@ def test_round_trip(name, service_names, figures, trust, seed, commented) -> Non
 def test_comments_say_what_the_keys_are_for() -> None:
     text = to_toml(default_cluster(), commented=True)
     assert "# How a request is placed, and how long it may wait for its place.\n[scheduler]\n" in text
-    assert '# The rule that takes a row of the decision table.\npolicy = "cost"\n' in text
+    assert (
+        '# The rule that takes a row of the decision table: `name`, or `name:key=value+key=value`.\npolicy = "cost"\n'
+        in text
+    )
     assert text.count("# Address of its API: `http://host:port`.") == 1
     assert "#" not in to_toml(default_cluster())

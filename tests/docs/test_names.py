@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from typing import get_args
 
 import pytest
 
@@ -13,7 +14,7 @@ from vicinal.domain.decision import TERMS
 from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Action, Leg
 from vicinal.domain.verdict import Rule
-from vicinal.policies.registry import POLICIES
+from vicinal.policies.registry import POLICIES, parameters
 from vicinal.scheduler.counterfactuals import counterfactuals
 from vicinal.topology.graph import Level
 from vicinal.workload.formats.registry import FORMATS, TraceFormat
@@ -83,7 +84,17 @@ def test_each_policy_has_its_section_with_all_its_parts(name: str) -> None:
     assert section is not None
     for part in ("Intent", "Formula", "Inputs", "Missing input", "Where it breaks", "Use it"):
         assert f"**{part}" in section[1]
-    assert re.search(rf"^\| `{name}`", read("README.md"), re.MULTILINE)
+    for key, kind in parameters(name).items():
+        values = [value for value in get_args(kind) if isinstance(value, str)]
+        assert re.search(rf"^- \*\*Parameters.*`{key}`", section[1], re.MULTILINE | re.DOTALL), key
+        assert all(f"`{value}`" in text for value in values)
+
+
+def test_the_readme_shows_policies_that_are_there() -> None:
+    table = read("README.md").partition("| Policy | In one line")[2].partition("\n\n")[0]
+    shown = re.findall(r"^\| `(\w+)`", table, re.MULTILINE)
+    assert len(shown) >= 7
+    assert set(shown) <= set(POLICIES)
 
 
 def test_no_policy_is_described_that_is_not_there() -> None:

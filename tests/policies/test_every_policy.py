@@ -11,7 +11,19 @@ from vicinal.policies.cost import Cost
 from vicinal.policies.registry import POLICIES, UnknownPolicyError, policy
 
 pytestmark = pytest.mark.mission("B1")
-EVERY = pytest.mark.parametrize("name", POLICIES)
+WITH_PARAMETERS = (
+    "affinity:least_cached_share=0.9",
+    "static_groups:borrow_s=0.1",
+    "power_of_two:bias=8",
+    "power_of_two:by=reported_requests+candidates=3",
+    "least_loaded:by=reported_requests",
+    "least_loaded:by=utilisation",
+    "weighted_score:hops=0",
+    "netkv:oracle=static",
+    "selfish:by=cost",
+    "prefill_then_decode:prefill=lmetric+decode=load",
+)
+EVERY = pytest.mark.parametrize("name", [*POLICIES, *WITH_PARAMETERS])
 
 
 @EVERY

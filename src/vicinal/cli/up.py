@@ -39,7 +39,9 @@ def up(
         int | None, Parameter(validator=validators.Number(gte=0), help="Only so many requests of the workload.")
     ] = None,
     speed: Annotated[float | None, Parameter(help="Model seconds that pass in one second.")] = None,
-    policy: Annotated[str | None, Parameter(help="The rule that places requests; see docs/policies.md.")] = None,
+    policy: Annotated[
+        str | None, Parameter(help="The rule that places requests, NAME or NAME:KEY=VALUE+…; see docs/policies.md.")
+    ] = None,
     seed: Annotated[int | None, Parameter(help="Seed of every random choice.")] = None,
     spread: Annotated[Spread, Parameter(help="How a trace's requests with one stamp are spaced.")] = Spread.AS_STAMPED,
     rate: Annotated[

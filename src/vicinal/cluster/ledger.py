@@ -11,6 +11,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.domain.ids import RequestId
+from vicinal.topology.graph import Level
 
 
 class PrefillWork(Struct, frozen=True):
@@ -32,6 +33,7 @@ class Transfer(Struct, frozen=True):
     target: int
     links: tuple[int, ...]
     kv_bytes: float
+    level: Level
 
 
 class Ledger:
@@ -71,6 +73,7 @@ class Ledger:
         self.decode_tokens = np.zeros(slots)
         self.blocks_reserved = np.zeros(slots)
         self.link_flows = np.zeros(links + 1)
+        self.sending = np.zeros((slots, len(Level)))
         for work in self.prefills.values():
             self._add_prefill(work, 1)
         for decode in self.decodes.values():
@@ -148,11 +151,13 @@ class Ledger:
         """Count a flow on the transfer's links. After `resize` each open transfer is started again on the new links."""
         self.transfers[owner] = transfer
         self.link_flows[list(transfer.links)] += 1
+        self.sending[transfer.source, transfer.level] += 1
 
     def end_transfer(self, owner: RequestId) -> Transfer | None:
         transfer = self.transfers.pop(owner, None)
         if transfer is not None:
             self.link_flows[list(transfer.links)] -= 1
+            self.sending[transfer.source, transfer.level] -= 1
         return transfer
 
     def release(self, owner: RequestId, now: float) -> None:

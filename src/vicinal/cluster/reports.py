@@ -42,6 +42,8 @@ class Said:
     foreign_blocks: Floats
     gpu_utilization: Floats
     waiting: Floats
+    running: Floats
+    kv_usage: Floats
 
 
 class Reports:

@@ -83,8 +83,8 @@ class ClusterState:
         return left
 
     def start_transfer(self, owner: RequestId, source: int, target: int, kv_bytes: float) -> None:
-        links = self.topology.path(source, target).links
-        self.ledger.start_transfer(owner, Transfer(source, target, links, kv_bytes))
+        path = self.topology.path(source, target)
+        self.ledger.start_transfer(owner, Transfer(source, target, path.links, kv_bytes, path.level))
 
     def assume_strangers(self, prefill_s: float, context_tokens: float) -> None:
         """What a stranger's request is like, until our own requests tell."""
@@ -147,6 +147,8 @@ class ClusterState:
             outstanding_prefill_tokens=ledger.prefill_tokens,
             outstanding_decode_tokens=ledger.decode_tokens,
             prefill_count=ledger.prefill_count,
+            decode_count=ledger.decode_count,
+            pencilled_count=ledger.pencilled_count,
             decode_sequences=sequences,
             decode_context_tokens=context_tokens,
             free_blocks=blocks - in_use,
@@ -155,7 +157,10 @@ class ClusterState:
             reported_s=said.reported_s,
             gpu_utilization=said.gpu_utilization,
             reported_waiting=said.waiting,
+            reported_running=said.running,
+            reported_kv_usage=said.kv_usage,
             link_flows=ledger.link_flows,
+            sending=ledger.sending,
         )
 
 

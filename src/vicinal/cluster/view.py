@@ -21,8 +21,11 @@ class View(Struct, frozen=True):
     `decode_sequences` and `decode_context_tokens`: the batch that a newcomer would join, pencilled ones and strangers
     included. `free_blocks`: HBM that can be promised, after reservations, strangers and the safety margin.
     `outstanding_*_tokens`: predicted tokens not done yet, by phase: the measure of "the emptiest GPU".
-    `reported_s` is when the last report was made, -inf where nothing was ever reported. `link_flows` is per link, plus
-    one that nothing loads.
+    `*_count`: our requests there: prefills queued or running, decodes, and decodes that are pencilled in.
+    `reported_s` is when the last report was made, -inf where nothing was ever reported; figures of it that the engine
+    does not give (`gpu_utilization`, `reported_*`) are NaN.
+    `link_flows` is our transfers per link, plus one link that nothing loads; `sending` is those that a slot sends, by
+    level, (slots, levels).
     """
 
     now_s: float
@@ -33,6 +36,8 @@ class View(Struct, frozen=True):
     outstanding_prefill_tokens: Floats
     outstanding_decode_tokens: Floats
     prefill_count: Floats
+    decode_count: Floats
+    pencilled_count: Floats
     decode_sequences: Floats
     decode_context_tokens: Floats
     free_blocks: Floats
@@ -41,7 +46,10 @@ class View(Struct, frozen=True):
     reported_s: Floats
     gpu_utilization: Floats
     reported_waiting: Floats
+    reported_running: Floats
+    reported_kv_usage: Floats
     link_flows: Floats
+    sending: Floats
 
     @property
     def all_usable(self) -> bool:

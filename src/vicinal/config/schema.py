@@ -63,7 +63,10 @@ class Model(Struct, frozen=True, kw_only=True):
 class Scheduler(Struct, frozen=True, kw_only=True):
     """How a request is placed, and how long it may wait for its place."""
 
-    policy: Annotated[Name, Meta(description="The rule that takes a row of the decision table.")] = "cost"
+    policy: Annotated[
+        Name,
+        Meta(description="The rule that takes a row of the decision table: `name`, or `name:key=value+key=value`."),
+    ] = "cost"
     seed: Annotated[int, Meta(ge=0, description="Seed of every random choice; equal seeds decide equally.")] = 0
     attempts_max: Annotated[Count, Meta(description="Plans that one request may use up before it fails.")] = 3
     hold_s_max: Annotated[Seconds, Meta(description="Longest wait for room; then 503 with Retry-After.")] = 30.0

@@ -203,6 +203,7 @@ class CostModel:
             paths=pools.paths,
             link_s_per_byte=link_s_per_byte,
             factor_by_level=self.speeds.factors(view.now_s),
+            nominal_s_per_byte_by_level=pools.nominal_s_per_byte_by_level,
             least_latency_s=pools.least_latency_s,
             same=pools.same,
         )

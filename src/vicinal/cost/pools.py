@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vicinal.cluster.fleet import Fleet
 from vicinal.cost.sides import Floats, NetworkSide, Positions, PrefillSide
 from vicinal.enginemodel.fit import Fit, stack
-from vicinal.topology.graph import Topology
+from vicinal.topology.graph import Level, Topology
 from vicinal.topology.pathtable import PathTable, path_table
 
 Value = TypeVar("Value", np.float64, np.bool_)
@@ -39,6 +39,7 @@ class Pools:
     paths: PathTable
     least_latency_s: Floats
     same: Positions
+    nominal_s_per_byte_by_level: Floats
     capacity_s_per_byte: Floats
     everybody_decodes: bool
     block_tokens: Floats
@@ -64,6 +65,7 @@ def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit]) -> Po
     least_latency_s = paths.latency_s.min(axis=0, initial=np.inf)
     same = positions(~paths.distinct)
     capacity_s_per_byte = np.append(1.0 / topology.bytes_per_s, 0.0)
+    nominal = _nominal_s_per_byte_by_level(paths, capacity_s_per_byte)
     nobody = np.zeros(0)
     return Pools(
         prefill_slots=prefill_slots,
@@ -74,6 +76,7 @@ def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit]) -> Po
         paths=paths,
         least_latency_s=least_latency_s,
         same=same,
+        nominal_s_per_byte_by_level=nominal,
         capacity_s_per_byte=capacity_s_per_byte,
         everybody_decodes=len(decode_slots) == len(fleet),
         never=np.zeros(len(decode_slots)),
@@ -93,11 +96,28 @@ def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit]) -> Po
         no_network=NetworkSide(
             paths=paths,
             link_s_per_byte=np.stack((capacity_s_per_byte, np.zeros_like(capacity_s_per_byte))),
-            factor_by_level=np.ones(0),
+            factor_by_level=np.ones(len(Level)),
+            nominal_s_per_byte_by_level=nominal,
             least_latency_s=least_latency_s,
             same=same,
         ),
     )
+
+
+def _nominal_s_per_byte_by_level(paths: PathTable, capacity_s_per_byte: Floats) -> Floats:
+    """Per level, the slowest path of it when every link is shared by all that can use it at once: as many as it has
+    sources, and targets, behind it. 0 where no path has that level."""
+    links = paths.links
+    _, sources, targets = links.shape
+    sending = np.zeros((len(capacity_s_per_byte), sources), dtype=bool)
+    sending[links, np.arange(sources)[:, None]] = True
+    receiving = np.zeros((len(capacity_s_per_byte), targets), dtype=bool)
+    receiving[links, np.arange(targets)] = True
+    sharers = np.minimum(np.count_nonzero(sending, axis=1), np.count_nonzero(receiving, axis=1))
+    slowest = (capacity_s_per_byte * sharers).take(links).max(axis=0, initial=0.0)
+    by_level = np.zeros(len(Level))
+    np.maximum.at(by_level, paths.level.ravel(), slowest.ravel())
+    return by_level
 
 
 def positions(mask: NDArray[np.bool_]) -> Positions:

@@ -47,6 +47,7 @@ class DecodeSide(Struct, frozen=True):
 class NetworkSide(Struct, frozen=True):
     """Per link, (2, links + 1) in seconds per byte: with this transfer joined, and what it adds to those there.
 
+    `nominal_s_per_byte_by_level` is what a transfer of each level gets when all that can use its links at once do.
     `least_latency_s` is that of the shortest path to each decode endpoint (D,). `same` lists the pairs that are one
     endpoint, as rows and columns.
     """
@@ -54,6 +55,7 @@ class NetworkSide(Struct, frozen=True):
     paths: PathTable
     link_s_per_byte: Floats
     factor_by_level: Floats
+    nominal_s_per_byte_by_level: Floats
     least_latency_s: Floats
     same: Positions
 

@@ -5,6 +5,9 @@ requests onto its holder, so the cached share of the prompt must reach `least_ca
 """
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
 
 from vicinal.contracts.policy import Choice
 from vicinal.cost.pairs import Ranking
@@ -18,7 +21,7 @@ from vicinal.policies.prefill_first import PrefillFirst
 @dataclass(slots=True)
 class Affinity:
     name: str = "affinity"
-    least_cached_share: float = 0.5
+    least_cached_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
     _cached: PrefillFirst = field(default_factory=PrefillFirst)
     _fresh: DecodeFirst = field(default_factory=DecodeFirst)
 

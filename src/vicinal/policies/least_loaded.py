@@ -1,7 +1,7 @@
-"""`least_loaded`: in each pool, the endpoint with the fewest predicted tokens outstanding; blind to distance and cache.
+"""`least_loaded`: in each pool, the endpoint with the least load; blind to distance and cache.
 
 The honest baseline (MISSION A1, B1): prefill and decode are chosen one after the other, decode again when the prefill
-is done.
+is done. `by` says what load is (policies/loads.py).
 """
 
 from dataclasses import dataclass
@@ -11,23 +11,22 @@ from vicinal.cost.pairs import Ranking
 from vicinal.cost.table import Table
 from vicinal.domain.chance import Stream
 from vicinal.domain.request import Request
-from vicinal.policies.pick import least_loaded_whole, pick
+from vicinal.policies.loads import Measure, decode_load, prefill_load, whole_load
+from vicinal.policies.pick import pick
 
 
 @dataclass(slots=True)
 class LeastLoaded:
     name: str = "least_loaded"
+    by: Measure = "tokens"
 
     def choose(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
-        usable = table.usable
-        i = pick(table.serving, table.prefill.outstanding_tokens, chance=chance)
-        j = pick(usable[i], table.decode.outstanding_tokens, chance=chance)
-        return Choice(
-            i,
-            j,
-            f"fewest outstanding tokens: {table.prefill.outstanding_tokens[i]:.0f} to prefill, "
-            f"{table.decode.outstanding_tokens[j]:.0f} to decode",
-        )
+        of_prefill, of_decode = prefill_load(table, self.by), decode_load(table, self.by)
+        i = pick(table.serving, of_prefill, chance=chance)
+        j = pick(table.usable_from(i), of_decode, chance=chance)
+        return Choice(i, j, f"least {self.by}: {of_prefill[i]:.4g} to prefill, {of_decode[j]:.4g} to decode")
 
     def choose_whole(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
-        return least_loaded_whole(table, chance)
+        loads = whole_load(table, self.by)
+        j = pick(table.usable_local, loads, chance=chance)
+        return Choice(table.local_row, j, f"least {self.by}: {loads[j]:.4g}")

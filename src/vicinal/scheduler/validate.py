@@ -5,6 +5,7 @@ import numpy as np
 
 from vicinal.scheduler.scheduler import Scheduler
 from vicinal.scheduler.states import State
+from vicinal.topology.graph import Level
 
 
 class BrokenInvariantError(AssertionError):
@@ -49,6 +50,7 @@ def _sums(scheduler: Scheduler) -> None:
         "decode_tokens": np.zeros(slots),
         "blocks_reserved": np.zeros(slots),
         "link_flows": np.zeros(len(scheduler.state.topology.links) + 1),
+        "sending": np.zeros((slots, len(Level))),
     }
     for work in ledger.prefills.values():
         expected["backlog_s"][work.slot] += work.compute_s
@@ -63,6 +65,7 @@ def _sums(scheduler: Scheduler) -> None:
         expected["blocks_reserved"][slot] += blocks
     for transfer in ledger.transfers.values():
         expected["link_flows"][list(transfer.links)] += 1
+        expected["sending"][transfer.source, transfer.level] += 1
     for name, sums in expected.items():
         if not np.allclose(getattr(ledger, name), sums, rtol=1e-6, atol=1e-6):
             raise BrokenInvariantError(f"ledger.{name} is {getattr(ledger, name)}, its reservations sum to {sums}")
