@@ -5,7 +5,9 @@ from vicinal.config.problems import ConfigError
 from vicinal.enginemodel.profiles import UnknownProfileError
 from vicinal.observe.read import NoSuchRequest, RecordError
 from vicinal.policies.registry import UnknownPolicyError
+from vicinal.sim.faults import FaultError
 from vicinal.tokenizer.errors import TokenizerError
+from vicinal.topology.naming import UnknownLinkError
 from vicinal.wiring.children import ChildFailedError
 from vicinal.wiring.runs import RunError
 from vicinal.workload.bounds import ParameterError
@@ -19,6 +21,8 @@ class UsageError(ValueError):
 PROBLEMS = (
     UsageError,
     RunError,
+    FaultError,
+    UnknownLinkError,
     MadeClusterError,
     ParameterError,
     TraceError,

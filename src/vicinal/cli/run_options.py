@@ -1,10 +1,11 @@
 """The options that every command about simulated runs has."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from vicinal.cli.fault_words import read_death, read_link_fault
 from vicinal.sim.faults import EventFaults, Faults, ReportFaults
 from vicinal.sim.requests import Foresight
 from vicinal.wiring.runs import Run, Work
@@ -74,6 +75,18 @@ class WorldOptions:
     event_gaps: Annotated[
         float, Parameter(help="Times per hour and endpoint that KV events are lost beyond replay.")
     ] = 0.0
+    rails: Annotated[int, Parameter(help="Interfaces per endpoint, each in a rail of its own; together the one.")] = 1
+    spines: Annotated[
+        int, Parameter(help="Uplinks per leaf, of which a flow takes one by a hash; together the one.")
+    ] = 1
+    background: Annotated[float, Parameter(help="Share of every uplink that others take, half of the time.")] = 0.0
+    layers: Annotated[int, Parameter(help="Layers that leave one by one during the prefill; 1 is no overlap.")] = 1
+    link_fault: Annotated[
+        list[str] | None, Parameter(help="LINK*FACTOR@FROM-UNTIL, such as leaf/r1/up*0.1@60-120: a slow or dead link.")
+    ] = None
+    death: Annotated[
+        list[str] | None, Parameter(help="ENDPOINT@AT-BACK, such as r1-p1@60-90: it dies and comes back empty.")
+    ] = None
     keep_going: Annotated[bool, Parameter(help="Do not end a run in which requests pile up for good.", negative="")] = (
         False
     )
@@ -83,20 +96,18 @@ class WorldOptions:
             truth=self.truth,
             noise=self.noise,
             foresight=self.foresight,
+            rails=self.rails,
+            spines=self.spines,
+            background=self.background,
+            layers=self.layers,
             faults=Faults(
                 ReportFaults(self.report_delay, self.report_jitter, self.report_loss),
                 EventFaults(self.event_delay, self.event_gaps),
+                tuple(read_death(words) for words in self.death or ()),
+                tuple(read_link_fault(words) for words in self.link_fault or ()),
             ),
             until_unstable=not self.keep_going,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """Both together."""
-
-    work: WorkOptions = field(default_factory=WorkOptions)
-    world: WorldOptions = field(default_factory=WorldOptions)
 
 
 def run_of(work: WorkOptions, world: WorldOptions, policy: str, seed: int) -> Run:

@@ -99,6 +99,12 @@ class Network:
                 self._remove(stripe)
             self._next_s = None
 
+    def alone(self, source_slot: int, target_slot: int, flow_id: str) -> tuple[Level, float]:
+        """The level of a flow's path, and the rate that it would have with sound links to itself."""
+        route = self._routing.route(source_slot, target_slot, flow_id)
+        narrowest = (min((self.links[at].bytes_per_s for at in links), default=inf) for links in route.stripes)
+        return route.level, min(narrowest, default=inf) * len(route.stripes)
+
     def rate_bytes_per_s(self, flow_id: str) -> float:
         """A flow's present share; 0 while it waits for its latency."""
         self._share()

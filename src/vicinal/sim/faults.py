@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+from vicinal.enginemodel.linkfaults import LinkFault
+
+
+class FaultError(ValueError):
+    """A fault of something that is not there, or of no size."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReportFaults:
@@ -29,16 +35,6 @@ class Death:
     endpoint: str
     at_s: float
     back_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LinkFault:
-    """A link has only `factor` of its capacity from `at_s` until `until_s` (None: for good). 0 is a failed link."""
-
-    link: str
-    at_s: float
-    factor: float
-    until_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

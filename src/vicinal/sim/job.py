@@ -13,7 +13,8 @@ from vicinal.workload.arrival import Arrival
 class Job:
     """`names` of all full blocks of prompt and answer. Stamps are virtual seconds; None until they happen.
 
-    `prefilled` is where the attempt under way has its prompt's KV. `legs` are its works that are not over.
+    `prefilled` is where the attempt under way has its prompt's KV, which took `compute_s`. `legs` are its works that
+    are not over.
     """
 
     request: Request
@@ -22,6 +23,7 @@ class Job:
     at_s: float
     attempt: int = 0
     prefilled: EndpointId | None = None
+    compute_s: float = 0.0
     cached_tokens: int = 0
     first_s: float | None = None
     done_s: float | None = None

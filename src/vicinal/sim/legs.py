@@ -58,7 +58,8 @@ class Legs:
         pull = self._pulls[wanted.id]
         target = pull.target.endpoint
         kv_bytes = float(wanted.blocks * target.block_tokens * target.kv_bytes_per_token)
-        self._transfers.start(wanted.id, pull, kv_bytes, now)
+        job = self._running[wanted.id].job
+        self._transfers.start(wanted.id, pull, kv_bytes, job.compute_s, now)
 
     def first_token(self, tokens: Generated) -> bool:
         """A work began to generate; whether that is the first token of an answer."""
@@ -78,6 +79,7 @@ class Legs:
         job.legs = tuple(each for each in job.legs if each != end.id)
         if leg.kind is Leg.PREFILL:
             job.prefilled = leg.endpoint
+            job.compute_s = end.finished_s - end.started_s
             job.cached_tokens = end.cached_tokens
             self._post(PrefillDone(job.request.id, leg.attempt, end.cached_tokens))
             return

@@ -14,10 +14,12 @@ from vicinal.domain.events import AlarmRang, Event, RequestArrived, TopologyChan
 from vicinal.domain.ids import RequestId
 from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Leg
+from vicinal.enginemodel.background import Background
+from vicinal.enginemodel.linkfaults import LinkFaults
 from vicinal.enginemodel.work import Finished, Generated, PullWanted
 from vicinal.scheduler.scheduler import Scheduler
 from vicinal.sim.agenda import Agenda, Rank, Wake
-from vicinal.sim.faults import Faults
+from vicinal.sim.faults import FaultError, Faults
 from vicinal.sim.job import Job
 from vicinal.sim.legs import Legs
 from vicinal.sim.measures import Measures
@@ -69,7 +71,7 @@ class Simulation:
             endpoint.id: Server(endpoint, slot, world.make_engine, self._agenda, self._pump)
             for slot, endpoint in enumerate(world.fleet)
         }
-        self._transfers = Transfers(self._agenda, world.network, self._touch)
+        self._transfers = Transfers(self._agenda, world.network, self._touch, world.layers)
         self._legs = Legs(self._transfers, self._inbox.append, self._answered)
         self._alarm = Wake(self._agenda, Rank.ALARM, lambda _: self._inbox.append(AlarmRang()))
         self._news = News(
@@ -95,7 +97,9 @@ class Simulation:
                 on_progress(told, self.now_s)
         on_progress(self._arrived, self.now_s)
         engines = [server.engine for server in self.servers.values() if server.engine is not None]
-        self.measures.close(self._jobs.values(), self.world.network.bytes_by_level, engines)
+        moved, hidden = self.world.network.bytes_by_level, self._transfers.hidden_bytes
+        by_level = {label: sent + hidden.get(label, 0.0) for label, sent in moved.items()}
+        self.measures.close(self._jobs.values(), by_level, engines)
 
     def _settle(self) -> None:
         """Tell the scheduler what happened and do what it asks, until nothing is left to do at this moment."""
@@ -199,11 +203,23 @@ class Simulation:
         self._arrive(arrival, now)
 
     def _plan(self, faults: Faults) -> None:
+        for source in (self.world.background, LinkFaults(self.world.network.links, faults.links)):
+            if source is not None:
+                self._change_links(source, self._agenda.now_s)
         for death in faults.deaths:
-            server = self.servers[death.endpoint]
+            server = self.servers.get(death.endpoint)
+            if server is None:
+                raise FaultError(f"no endpoint is called {death.endpoint}: known are {', '.join(self.servers)}")
             self._agenda.add(death.at_s, Rank.FAULT, partial(self._die, server))
             if death.back_s is not None:
                 self._agenda.add(death.back_s, Rank.FAULT, partial(self._start, server))
+
+    def _change_links(self, source: Background | LinkFaults, now: float) -> None:
+        """Others' traffic, or a fault, changes what links carry; come back when it changes again."""
+        source.apply(self.world.network, now)
+        self._transfers.arm()
+        if (next_s := source.next_event_s()) is not None:
+            self._agenda.add(next_s, Rank.FAULT, partial(self._change_links, source))
 
     def _die(self, server: Server, now: float) -> None:
         server.die()

@@ -6,16 +6,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from vicinal.domain.endpoint import Endpoint
+from vicinal.enginemodel.background import Background
 from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.flows import Network
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """`make_engine` gives a fresh engine of an endpoint. `stream` draws what happens by chance outside of engines."""
+    """`make_engine` gives a fresh engine of an endpoint. `stream` draws what happens by chance outside of engines.
+
+    `background` is others' traffic on the network, if there is any. With more than one of `layers`, a prefill's KV
+    leaves layer by layer while it computes (enginemodel/overlap.py).
+    """
 
     fleet: Sequence[Endpoint]
     make_engine: Callable[[Endpoint], Engine]
     network: Network
     heartbeat_s: float
     stream: np.random.Generator
+    background: Background | None = None
+    layers: int = 1

@@ -12,6 +12,7 @@ from vicinal.config.cluster import endpoints, services, tree_network
 from vicinal.config.fleet import Config
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import ModelId
+from vicinal.enginemodel.background import Background, OnOff
 from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.flows import Network
 from vicinal.enginemodel.grid import truth
@@ -27,6 +28,8 @@ from vicinal.sim.result import Result, result
 from vicinal.sim.simulation import Progress, Simulation
 from vicinal.sim.stability import Backlog
 from vicinal.sim.world import World
+from vicinal.topology.fabric import Fabric, Parallel
+from vicinal.topology.graph import Level
 from vicinal.topology.tree import tree_topology
 from vicinal.wiring.core import make_scheduler
 from vicinal.workload.arrival import Arrival
@@ -35,7 +38,7 @@ WAITING_PER_ENDPOINT = 32
 WAITING_MIN = 200
 CURVE_POINTS = 201
 
-_WORLD, _ENGINE = 1, 2
+_WORLD, _ENGINE, _TRAFFIC = 1, 2, 3
 """Streams of one seed: what happens by chance is not drawn from what the policy draws from."""
 
 
@@ -49,13 +52,20 @@ class Truth(StrEnum):
 class Physics(msgspec.Struct, frozen=True, kw_only=True):
     """What is true in a run and what is known of it.
 
-    `noise` is the standard deviation of the logarithm of a step's duration. `until_unstable` ends a run in which
-    requests pile up for good.
+    `noise` is the standard deviation of the logarithm of a step's duration. With more than one of `rails` and `spines`
+    flows take one each by a hash, of which the scheduler knows nothing. Others take `background` of every uplink half
+    of the time, `background_s` at a stretch. With more than one of `layers`, KV leaves layer by layer during the
+    prefill. `until_unstable` ends a run in which requests pile up for good.
     """
 
     truth: Truth = Truth.GRID
     noise: float = 0.05
     foresight: Foresight = Foresight.MEAN
+    rails: int = 1
+    spines: int = 1
+    background: float = 0.0
+    background_s: float = 10.0
+    layers: int = 1
     faults: Faults = msgspec.field(default_factory=Faults)
     until_unstable: bool = True
 
@@ -72,12 +82,15 @@ def simulation(config: Config, workload: Iterator[Arrival], physics: Physics) ->
     fleet = endpoints(config)
     model = config.model
     seed = config.scheduler.seed
+    network = Network(Fabric(tree_topology(fleet, tree_network(config)), Parallel(physics.rails, physics.spines, seed)))
     world = World(
         fleet=fleet,
         make_engine=_maker(config, physics, {endpoint.id: slot for slot, endpoint in enumerate(fleet)}),
-        network=Network(tree_topology(fleet, tree_network(config))),
+        network=network,
         heartbeat_s=config.scheduler.heartbeat_s,
         stream=np.random.default_rng([seed, _WORLD]),
+        background=_background(network, physics, seed),
+        layers=physics.layers,
     )
     fits = [profile(name) for name in {endpoint.profile for endpoint in fleet}]
     return Simulation(
@@ -117,6 +130,14 @@ def simulate(
 def with_policy(config: Config, policy: str, seed: int) -> Config:
     """The same cluster under another policy and seed."""
     return replace(config, scheduler=replace(config.scheduler, policy=policy, seed=seed))
+
+
+def _background(network: Network, physics: Physics, seed: int) -> Background | None:
+    if not physics.background:
+        return None
+    uplinks = [at for at, link in enumerate(network.links) if link.level >= Level.POD]
+    pattern = OnOff(physics.background, physics.background_s, physics.background_s)
+    return Background(uplinks, pattern, np.random.default_rng([seed, _TRAFFIC]))
 
 
 def _maker(config: Config, physics: Physics, slots: dict[str, int]) -> Callable[[Endpoint], Engine]:
