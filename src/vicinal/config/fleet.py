@@ -54,6 +54,16 @@ class Network(Struct, frozen=True, kw_only=True):
     spines: Annotated[
         Count, Meta(description="Uplinks of a leaf switch, one per spine; a flow takes one by its hash (ECMP).")
     ] = 1
+    slurm_topology: Annotated[
+        str,
+        Meta(
+            description="Slurm's topology.conf, from the working directory: the places of endpoints by their host, "
+            "where they do not say them (topology.md)."
+        ),
+    ] = ""
+    kubernetes_nodes: Annotated[
+        str, Meta(description="The same from node labels: a file with what `kubectl get nodes -o json` prints.")
+    ] = ""
 
 
 class Service(Struct, frozen=True, kw_only=True):

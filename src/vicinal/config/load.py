@@ -1,4 +1,4 @@
-"""Reads a configuration: TOML text and environment -> Config, or one ConfigError that says all that is wrong."""
+"""Reads a configuration: TOML text, environment, places -> Config, or one ConfigError that says all that is wrong."""
 
 import tomllib
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from vicinal.config.checks import findings
 from vicinal.config.environment import overlay
 from vicinal.config.fleet import Config
 from vicinal.config.lines import line_of
+from vicinal.config.places import placed
 from vicinal.config.problems import ConfigError, Key, Problem, key_text
 
 
@@ -42,7 +43,7 @@ def parse(text: str, source: str, environ: Mapping[str, str]) -> Config:
                 return f"{source}:{line}"
         return source
 
-    config = build(merged, where)
+    config = placed(build(merged, where), where)
     if problems := [Problem(where(key), key_text(key), text) for key, text in findings(config)]:
         raise ConfigError(problems)
     return config
