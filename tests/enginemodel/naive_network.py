@@ -35,7 +35,7 @@ class NaiveNetwork:
         self.capacity[link] = capacity
 
     def run(self, until: float) -> None:
-        """Go to `until` from one beginning or end to the next."""
+        """Go to `until` from one beginning or end to the next, until nothing more happens at that moment."""
         end = Fraction(until)
         while True:
             rates = filled({f.id: f.links for f in self.flows if f.begins <= self.now}, self.capacity)
@@ -43,13 +43,14 @@ class NaiveNetwork:
             moments += [self.now + f.left / rates[f.id] for f in self.flows if rates.get(f.id)]
             moments += [self.now for f in self.flows if f.id in rates and not f.left]
             moment = min(moments)
+            passed = moment - self.now
             for flow in self.flows:
-                flow.left -= rates.get(flow.id, Fraction(0)) * (moment - self.now)
-            self.now = max(self.now, moment)
+                flow.left -= rates.get(flow.id, Fraction(0)) * passed
+            self.now = moment
             over = [f for f in self.flows if f.id in rates and not f.left]
             self.finished |= {f.id: self.now for f in over}
             self.flows = [f for f in self.flows if f not in over]
-            if not over and moment == end:
+            if not over and not passed:
                 return
 
 
