@@ -45,10 +45,10 @@ def test_commands_that_documents_name_exist() -> None:
             assert command in app, f"{name}: vicinal {command}"
 
 
-@pytest.mark.parametrize("command", ["up", "serve", "explain"])
+@pytest.mark.parametrize("command", ["up", "serve", "explain", "simulate", "compare", "scenario"])
 def test_options_that_documents_name_exist(command: str) -> None:
     help_text = " ".join(str(argument.names) for argument in app[command].assemble_argument_collection())
-    for name in (*READMES, "docs/explain.md", "docs/workloads.md", "docs/emulator.md"):
+    for name in (*READMES, "docs/explain.md", "docs/workloads.md", "docs/emulator.md", "docs/simulator.md"):
         for line in re.findall(rf"vicinal {command} [^\n`]*", read(name)):
             for option in re.findall(r"--[a-z]+(?:-[a-z]+)*", line):
                 assert f"'{option}'" in help_text, f"{name}: {line}"

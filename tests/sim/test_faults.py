@@ -85,8 +85,12 @@ def test_a_slow_link_slows_what_crosses_it_for_as_long_as_it_lasts():
 
 def test_background_spines_and_rails_make_transfers_no_faster():
     plain, crowded, hashed = (
-        sum(run(poisson(150, 6.0), policy="round_robin", physics=replace(EXACT, **more)).measures.ttft_s)
-        for more in ({}, {"background": 0.8}, {"spines": 4, "rails": 2})
+        sum(run(poisson(150, 6.0), policy="round_robin", cluster=cluster, physics=physics).measures.ttft_s)
+        for cluster, physics in (
+            ("block_tokens=64", EXACT),
+            ("block_tokens=64", replace(EXACT, background=0.8)),
+            ("block_tokens=64,spines=4,rails=2", EXACT),
+        )
     )
     assert crowded > plain
     assert hashed >= plain

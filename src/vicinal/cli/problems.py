@@ -5,6 +5,7 @@ from vicinal.config.problems import ConfigError
 from vicinal.enginemodel.profiles import UnknownProfileError
 from vicinal.observe.read import NoSuchRequest, RecordError
 from vicinal.policies.registry import UnknownPolicyError
+from vicinal.scenarios.report import ScenarioError
 from vicinal.sim.faults import FaultError
 from vicinal.tokenizer.errors import TokenizerError
 from vicinal.topology.naming import UnknownLinkError
@@ -21,6 +22,7 @@ class UsageError(ValueError):
 PROBLEMS = (
     UsageError,
     RunError,
+    ScenarioError,
     FaultError,
     UnknownLinkError,
     MadeClusterError,

@@ -33,7 +33,8 @@ class WorkOptions:
     )
     scale: Annotated[float, Parameter(help="Multiplies the rate: 2 sends twice as many requests per second.")] = 1.0
     spread: Annotated[
-        Spread, Parameter(help="How requests with one stamp are spaced: Mooncake's come in steps of 3 s.")
+        Spread,
+        Parameter(help="How requests with one stamp are spaced over their step (Mooncake's: 3 s); at random by seed."),
     ] = Spread.AS_STAMPED
 
     def work(self) -> Work:
@@ -75,10 +76,6 @@ class WorldOptions:
     event_gaps: Annotated[
         float, Parameter(help="Times per hour and endpoint that KV events are lost beyond replay.")
     ] = 0.0
-    rails: Annotated[int, Parameter(help="Interfaces per endpoint, each in a rail of its own; together the one.")] = 1
-    spines: Annotated[
-        int, Parameter(help="Uplinks per leaf, of which a flow takes one by a hash; together the one.")
-    ] = 1
     background: Annotated[float, Parameter(help="Share of every uplink that others take, half of the time.")] = 0.0
     layers: Annotated[int, Parameter(help="Layers that leave one by one during the prefill; 1 is no overlap.")] = 1
     link_fault: Annotated[
@@ -96,8 +93,6 @@ class WorldOptions:
             truth=self.truth,
             noise=self.noise,
             foresight=self.foresight,
-            rails=self.rails,
-            spines=self.spines,
             background=self.background,
             layers=self.layers,
             faults=Faults(

@@ -35,6 +35,10 @@ class RunProgress:
         """One run has come so far."""
         self._progress.update(self._task, description=f"{requests:,} requests, {now_s:,.0f} s of virtual time")
 
+    def say(self, words: str) -> None:
+        """What is being done now."""
+        self._progress.update(self._task, description=words)
+
     def done(self, words: str) -> None:
         """One more run is over."""
         self._progress.update(self._task, advance=1, description=words)

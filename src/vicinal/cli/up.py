@@ -44,12 +44,8 @@ def up(
     ] = None,
     seed: Annotated[int | None, Parameter(help="Seed of every random choice.")] = None,
     spread: Annotated[Spread, Parameter(help="How a trace's requests with one stamp are spaced.")] = Spread.AS_STAMPED,
-    rate: Annotated[
-        float,
-        Parameter(
-            validator=validators.Number(gt=0),
-            help="Divide a trace's stamps: 2 sends twice as many requests per second.",
-        ),
+    scale: Annotated[
+        float, Parameter(help="Multiplies a trace's rate: 2 sends twice as many requests per second.")
     ] = 1.0,
     config: Annotated[
         Path | None, Parameter(help="A cluster's TOML file instead of the default one: two racks, 4 P + 4 D.")
@@ -79,7 +75,7 @@ def up(
             highlight=False,
             soft_wrap=True,
         )
-        workload = TraceWorkload(str(replay), limit, spread, rate, trace_format)
+        workload = TraceWorkload(str(replay), limit, spread, scale, trace_format)
     else:
         workload = ConversationWorkload(cluster.scheduler.seed, CONVERSATION_REQUESTS if limit is None else limit)
     run(_up(cluster, workload, capture, as_json=json, leave=leave))

@@ -44,6 +44,8 @@ class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sequences_max: Positive = 256
     batched_tokens_max: Positive = 8192
     nic_gbytes_per_s: Rate = 25.0
+    rails: Positive = 1
+    spines: Positive = 1
     oversubscription: Rate = 8.0
     pod_oversubscription: Rate = 1.0
     heartbeat_s: Rate = 1.0
@@ -92,6 +94,8 @@ def cluster_of(shape: Shape) -> Config:
             leaf_latency_us=10.0,
             spine_latency_us=20.0,
             nic_gbytes_per_s=shape.nic_gbytes_per_s,
+            rails=shape.rails,
+            spines=shape.spines,
             leaf_oversubscription=shape.oversubscription,
             pod_oversubscription=shape.pod_oversubscription,
         ),

@@ -35,7 +35,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     `source` is a trace file, a decision record's folder, or a made workload (`name` or `name:key=value,…`). `rate` is
     how many requests come per second on average; `scale` multiplies the rate that the source has. Of closed loops both
-    hold for the sessions' starts, not for their pauses.
+    hold for the sessions' starts, not for their pauses. A run's seed is that of a made workload and of a random spread.
     """
 
     source: str = "conversation"
@@ -95,9 +95,9 @@ def is_made(source: str) -> bool:
 
 
 @lru_cache(maxsize=4)
-def trace_of(source: str, trace_format: TraceFormat | None, limit: int | None, spread: Spread) -> Trace:
+def trace_of(source: str, trace_format: TraceFormat | None, limit: int | None, spread: Spread, seed: int) -> Trace:
     """A trace is read once per process: the runs of a comparison share it."""
-    return load_trace(source, _VOCABULARY, trace_format=trace_format, limit=limit, spread=spread)
+    return load_trace(source, _VOCABULARY, trace_format=trace_format, limit=limit, spread=spread, seed=seed)
 
 
 def _made(work: Work, seed: int) -> Iterator[Arrival]:
@@ -113,8 +113,9 @@ def _made(work: Work, seed: int) -> Iterator[Arrival]:
     return _scaled(made, work.scale)
 
 
-def _of_trace(work: Work, seed: int) -> Iterator[Arrival]:  # noqa: ARG001 - a trace is what it is
-    trace = trace_of(work.source, work.trace_format, work.limit, work.spread)
+def _of_trace(work: Work, seed: int) -> Iterator[Arrival]:
+    of_spread = seed if work.spread is Spread.RANDOM else 0
+    trace = trace_of(work.source, work.trace_format, work.limit, work.spread, of_spread)
     scale = work.scale
     if work.rate is not None:
         span_s = trace.arrivals[-1].at_s - trace.arrivals[0].at_s

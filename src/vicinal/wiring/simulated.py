@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from vicinal.config.cluster import endpoints, services, tree_network
+from vicinal.config.cluster import endpoints, parallel, services, tree_network
 from vicinal.config.fleet import Config
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import ModelId
@@ -28,7 +28,7 @@ from vicinal.sim.result import Result, result
 from vicinal.sim.simulation import Progress, Simulation
 from vicinal.sim.stability import Backlog
 from vicinal.sim.world import World
-from vicinal.topology.fabric import Fabric, Parallel
+from vicinal.topology.fabric import Fabric
 from vicinal.topology.graph import Level
 from vicinal.topology.tree import tree_topology
 from vicinal.wiring.core import make_scheduler
@@ -52,17 +52,14 @@ class Truth(StrEnum):
 class Physics(msgspec.Struct, frozen=True, kw_only=True):
     """What is true in a run and what is known of it.
 
-    `noise` is the standard deviation of the logarithm of a step's duration. With more than one of `rails` and `spines`
-    flows take one each by a hash, of which the scheduler knows nothing. Others take `background` of every uplink half
-    of the time, `background_s` at a stretch. With more than one of `layers`, KV leaves layer by layer during the
+    `noise` is the standard deviation of the logarithm of a step's duration. Others take `background` of every uplink
+    half of the time, `background_s` at a stretch. With more than one of `layers`, KV leaves layer by layer during the
     prefill. `until_unstable` ends a run in which requests pile up for good.
     """
 
     truth: Truth = Truth.GRID
     noise: float = 0.05
     foresight: Foresight = Foresight.MEAN
-    rails: int = 1
-    spines: int = 1
     background: float = 0.0
     background_s: float = 10.0
     layers: int = 1
@@ -82,7 +79,7 @@ def simulation(config: Config, workload: Iterator[Arrival], physics: Physics) ->
     fleet = endpoints(config)
     model = config.model
     seed = config.scheduler.seed
-    network = Network(Fabric(tree_topology(fleet, tree_network(config)), Parallel(physics.rails, physics.spines, seed)))
+    network = Network(Fabric(tree_topology(fleet, tree_network(config)), parallel(config)))
     world = World(
         fleet=fleet,
         make_engine=_maker(config, physics, {endpoint.id: slot for slot, endpoint in enumerate(fleet)}),

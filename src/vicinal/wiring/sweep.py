@@ -11,7 +11,7 @@ from vicinal.config.problems import nearest
 from vicinal.wiring.runs import Run, RunError
 
 _WORK_KEYS = ("rate", "scale", "limit", "duration_s")
-_PHYSICS_KEYS = ("noise", "foresight", "truth", "rails", "spines", "background", "layers")
+_PHYSICS_KEYS = ("noise", "foresight", "truth", "background", "layers")
 _RUN_KEYS = ("heartbeat_s",)
 
 

@@ -1,32 +1,36 @@
 """How the requests of one stamp are spaced, for traces whose clock has coarse steps."""
 
 import itertools
+from collections import Counter
 from enum import StrEnum
 from statistics import median
 
+import numpy as np
+
 
 class Spread(StrEnum):
-    """How requests with one stamp are spaced."""
+    """How requests with one stamp are spaced: not at all, evenly over the step, or at random over it."""
 
     AS_STAMPED = "as_stamped"
     UNIFORM = "uniform"
+    RANDOM = "random"
 
 
-def spread_uniformly(stamps_s: list[float]) -> list[float]:
-    """Ascending stamps with the k-th of n equal ones moved by k/n of a step.
+def spread_out(stamps_s: list[float], spread: Spread, seed: int = 0) -> list[float]:
+    """Ascending stamps, spaced; the order of requests stays. `seed` is for `RANDOM`.
 
     A step lasts until the next stamp, but no longer than the usual (median) one, so that a pause stays a pause.
     """
-    distinct = sorted(set(stamps_s))
+    if spread is Spread.AS_STAMPED or not stamps_s:
+        return stamps_s
+    count = Counter(stamps_s)
+    distinct = sorted(count)
     gaps_s = [later - earlier for earlier, later in itertools.pairwise(distinct)]
     usual_s = median(gaps_s) if gaps_s else 0.0
-    width_s = dict(zip(distinct, [*(min(gap, usual_s) for gap in gaps_s), usual_s], strict=True)) if distinct else {}
-    count = dict.fromkeys(distinct, 0)
-    for stamp in stamps_s:
-        count[stamp] += 1
-    seen = dict.fromkeys(distinct, 0)
-    spread_s = []
-    for stamp in stamps_s:
-        spread_s.append(stamp + width_s[stamp] * seen[stamp] / count[stamp])
-        seen[stamp] += 1
-    return spread_s
+    stream = np.random.default_rng(seed)
+    spaced_s: list[float] = []
+    for stamp_s, gap_s in itertools.zip_longest(distinct, gaps_s, fillvalue=usual_s):
+        width_s, number = min(gap_s, usual_s), count[stamp_s]
+        shares = np.arange(number) / number if spread is Spread.UNIFORM else np.sort(stream.random(number))
+        spaced_s += (stamp_s + width_s * shares).tolist()
+    return spaced_s

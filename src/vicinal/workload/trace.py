@@ -10,7 +10,7 @@ from vicinal.workload.formats.lines import Lines, TraceError
 from vicinal.workload.formats.registry import TraceFormat, chosen, head_of
 from vicinal.workload.formats.row import BadRow, Format, Row, Skipped
 from vicinal.workload.prompt import Prompt, Vocabulary
-from vicinal.workload.spread import Spread, spread_uniformly
+from vicinal.workload.spread import Spread, spread_out
 
 __all__ = ["Spread", "Trace", "TraceError", "TraceFormat", "load_trace"]
 
@@ -42,6 +42,7 @@ def load_trace(
     trace_format: TraceFormat | None = None,
     limit: int | None = None,
     spread: Spread = Spread.AS_STAMPED,
+    seed: int = 0,
     rate: float = 1.0,
     block_tokens: int | None = None,
     start_at_zero: bool = True,
@@ -50,8 +51,8 @@ def load_trace(
 
     The format is known by the first line unless it is given; gzip is read as it is; a directory is a decision record.
     `rate` divides the stamps: 2 sends twice as many requests per second; of closed-loop sessions it divides the starts,
-    not the pauses. `block_tokens` overrides how many tokens a hash id stands for. `start_at_zero` moves the first
-    arrival to 0; otherwise stamps stay on the trace's clock (before the division).
+    not the pauses. `seed` is that of a random `spread`. `block_tokens` overrides how many tokens a hash id stands for.
+    `start_at_zero` moves the first arrival to 0; otherwise stamps stay on the trace's clock (before the division).
 
     Raises TraceError for a file that cannot be used, naming file, line, what was expected and what to do, and
     ValueError for a rate or block_tokens that is not positive, a negative limit, or block_tokens for a format without
@@ -87,7 +88,7 @@ def load_trace(
             f"{path}: no requests, read as {form.name} ({detected}){f': left out were {left}' if left else ''}"
         )
     return Trace(
-        _arrivals(rows, vocabulary, spread, rate, start_at_zero),
+        _arrivals(rows, vocabulary, spread, seed, rate, start_at_zero),
         TraceFormat(form.name),
         dict(skipped),
         dict(Counter(row.assumed for row in rows if row.assumed)),
@@ -114,15 +115,14 @@ def _block_tokens(form: Format, asked: int | None) -> int:
 
 
 def _arrivals(
-    rows: list[Row], vocabulary: Vocabulary, spread: Spread, rate: float, start_at_zero: bool
+    rows: list[Row], vocabulary: Vocabulary, spread: Spread, seed: int, rate: float, start_at_zero: bool
 ) -> list[Arrival]:
     first = sorted((row for row in rows if row.pause_s is None), key=lambda row: row.stamp_s)
     later = _later(rows, vocabulary)
     stamps_s = [row.stamp_s for row in first]
     start_s = stamps_s[0] if stamps_s and start_at_zero else 0.0
     stamps_s = [stamp_s - start_s for stamp_s in stamps_s]
-    if spread is Spread.UNIFORM:
-        stamps_s = spread_uniformly(stamps_s)
+    stamps_s = spread_out(stamps_s, spread, seed)
     return [
         Arrival(
             stamp_s / rate,

@@ -1,0 +1,1 @@
+"""Named, seeded experiments, each of which backs a claim or refutes it."""

@@ -1,0 +1,41 @@
+"""A report as a section of docs/results.md."""
+
+from vicinal.scenarios.report import Report
+
+_SHOWN = {
+    "vs_cost": ("vs cost", 100.0, "+.1f", " %"),
+    "services": ("services", 1.0, ".2f", ""),
+    "paper_ttft_s": ("paper TTFT s", 1.0, ".2f", ""),
+    "ttft_mean_s": ("TTFT mean s", 1.0, ".3f", ""),
+    "ttft_half_width_s": ("±", 1.0, ".3f", ""),
+    "ttft_p99_s": ("TTFT p99 s", 1.0, ".2f", ""),
+    "tpot_p99_s": ("TPOT p99 ms", 1e3, ".1f", ""),
+    "attainment": ("met", 100.0, ".1f", " %"),
+    "prefix_hit_rate": ("hits", 100.0, ".1f", " %"),
+    "far_gbytes": ("far GB", 1.0, ",.0f", ""),
+}
+"""Figure -> heading, factor, format, unit."""
+
+
+def markdown(report: Report) -> str:
+    """Verdicts first, then the figures of every arm. An arm whose runs were ended as unstable has no TTFT."""
+    lines = [f"## {report.name}", "", f"{report.about[0].upper()}{report.about[1:]}; {report.seeds} seeds.", ""]
+    lines += ["| Claim | Value | Limit | Holds |", "|---|---|---|---|"]
+    lines += [
+        f"| {verdict.claim} | {verdict.value:.3g} | {verdict.limit} | {'yes' if verdict.holds else '**no**'} |"
+        for verdict in report.verdicts
+    ]
+    for note in report.notes:
+        lines += ["", note]
+    shown = [name for name in _SHOWN if any(name in figures for figures in report.arms.values())]
+    lines += ["", f"| Arm | {' | '.join(_SHOWN[name][0] for name in shown)} |", f"|---|{'---|' * len(shown)}"]
+    for arm, figures in report.arms.items():
+        lines.append(f"| {arm} | {' | '.join(_cell(name, figures.get(name)) for name in shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(name: str, value: float | int | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or "–"
+    _, factor, form, unit = _SHOWN[name]
+    return f"{value * factor:{form}}{unit}"
