@@ -20,6 +20,7 @@ from vicinal.topology.graph import Level
 Key = float | tuple[float, ...]
 OfSlot = Callable[[World, int], Key]
 OfPair = Callable[[World, int, int], Key]
+OfTerms = Callable[[Mapping[str, float]], float]
 
 
 @dataclass(frozen=True)
@@ -261,16 +262,18 @@ def check_whole(text: str, seed: int) -> None:
 
 
 @pytest.mark.mission("C6")
-@pytest.mark.parametrize(("text", "key"), [("selfish", lambda terms: terms["ttft"]), ("selfish:by=cost", own_cost_s)])
+@pytest.mark.parametrize(("by", "key"), [("ttft", lambda terms: terms["ttft"]), ("cost", own_cost_s)])
+@pytest.mark.parametrize("local", ["no", "yes"])
 @pytest.mark.parametrize("whole", [False, True])
-def test_selfish_takes_the_best_for_itself(text: str, key: Callable[[Mapping[str, float]], float], whole: bool) -> None:
+def test_selfish_takes_the_best_for_itself(by: str, key: OfTerms, local: str, whole: bool) -> None:
     for seed in range(40):
-        check_selfish(text, key, whole, seed)
+        check_selfish(f"selfish:by={by}+local={local}", key, local == "yes" or whole, whole, seed)
 
 
-def check_selfish(text: str, key: Callable[[Mapping[str, float]], float], whole: bool, seed: int) -> None:
+def check_selfish(text: str, key: OfTerms, local: bool, whole: bool, seed: int) -> None:
     made = busy(seed, whole)
-    table, rows = made.table(), oracle.rows(made)
+    table = made.table()
+    rows = {ends: terms for ends, terms in oracle.rows(made).items() if local or ends[0] != ends[1]}
     if not rows or (not whole and not table.serving.any()):
         return
     how = policy(text)

@@ -1,7 +1,8 @@
-"""`selfish`: the row that is best for the request itself, whatever it does to the others. What prices are for (C6).
+"""`selfish`: the pair that is best for the request itself, whatever it does to the others. What prices are for (C6).
 
-`by=ttft` takes the smallest predicted TTFT. `by=cost` takes the smallest cost of its own: `cost` without the prices.
-All pairs and local plans are looked at, however many, so a large fleet costs milliseconds.
+`by=ttft` takes the smallest predicted TTFT, `by=cost` the smallest cost of its own: `cost` without the prices. With
+`local=yes` local plans are rows like any other; a request that does not mind the batch that it stops then mostly
+prefills where it decodes, so that is not the default. All pairs are looked at: a large fleet costs milliseconds.
 """
 
 from dataclasses import dataclass
@@ -24,9 +25,10 @@ Floats = NDArray[np.float64]
 class Selfish:
     name: str = "selfish"
     by: Literal["ttft", "cost"] = "ttft"
+    local: Literal["no", "yes"] = "no"
 
     def choose(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
-        usable = np.concatenate((table.usable.ravel(), table.usable_local))
+        usable = np.concatenate((table.usable.ravel(), table.usable_local & (self.local == "yes")))
         pairs = self._seconds(table, table.grid.ttft_s)
         seconds = np.concatenate((pairs.ravel(), self._of_locals(table)))
         place = pick(usable, seconds, chance=chance)
