@@ -5,8 +5,6 @@ that is not ours is what the report shows beyond our own count when it came, and
 that ends while a report is under way would look like a stranger, so a stranger must appear in two reports in a row.
 """
 
-from dataclasses import dataclass, fields
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,87 +25,86 @@ _FIELDS = np.dtype(
         ("foreign_blocks", np.float64),
         ("seen_requests", np.float64),
         ("seen_blocks", np.float64),
-    ]
+    ],
+    align=True,
 )
 _SILENT = np.array((-np.inf, False, -np.inf, np.nan, np.nan, np.nan, np.nan, 0.0, 0.0, 0.0, 0.0), dtype=_FIELDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What the latest reports say, per slot, as arrays to compute with: good until the next report."""
-
-    reported_s: Floats
-    reachable: NDArray[np.bool_]
-    foreign_requests: Floats
-    foreign_blocks: Floats
-    gpu_utilization: Floats
-    waiting: Floats
-    running: Floats
-    kv_usage: Floats
-
-
 class Reports:
-    """One record per slot. A report that never came has `reported_s` of -inf; a figure not given is NaN."""
+    """One record per slot in `table`. A report that never came has `reported_s` of -inf; a figure not given is NaN.
+
+    The columns are there by name too, as arrays to compute with: views of the table, so they change with it.
+    `changes` counts when it was news who answers or how much load is of others; most reports only confirm that.
+    """
 
     def __init__(self) -> None:
-        self.table = np.full(0, _SILENT, dtype=_FIELDS)
-        self._said: Said | None = None
-
-    @property
-    def said(self) -> Said:
-        """A new object after each change; the same one until then."""
-        if self._said is None:
-            self._said = Said(*(np.ascontiguousarray(self.table[field.name]) for field in fields(Said)))
-        return self._said
+        self.changes = 0
+        self._lay_out(np.full(0, _SILENT, dtype=_FIELDS))
 
     def resize(self, slots: int) -> None:
         table = np.full(slots, _SILENT, dtype=_FIELDS)
         kept = min(slots, len(self.table))
         table[:kept] = self.table[:kept]
-        self.table = table
-        self._said = None
+        self._lay_out(table)
 
     def forget(self, slot: int) -> None:
         """The slot's endpoint left: nothing is known of whoever comes next."""
         self.table[slot] = _SILENT
-        self._said = None
+        self.changes += 1
 
     def take(self, slot: int, report: EndpointReport, own_requests: float, own_blocks: float, kv_blocks: float) -> None:
         """Take in a report. `own_*` is what the ledger had on that slot when the report came.
 
         A report that was overtaken by a later one, or by a failure, says nothing any more.
         """
-        row = self.table[slot]
-        if report.scraped_s < row["reported_s"] or report.scraped_s < row["lost_s"]:
+        at_s, waiting, running, kv_usage = report.scraped_s, report.waiting, report.running, report.kv_usage
+        if at_s < self.reported_s[slot] or at_s < self._lost_s[slot]:
             return
-        self._said = None
-        row["reported_s"] = report.scraped_s
-        row["reachable"] = True
-        row["waiting"] = _figure(report.waiting)
-        row["running"] = _figure(report.running)
-        row["kv_usage"] = _figure(report.kv_usage)
-        row["gpu_utilization"] = _figure(report.gpu_utilization)
-        if report.waiting is not None and report.running is not None:
-            extra = max(0.0, report.waiting + report.running - own_requests)
-            row["foreign_requests"] = min(extra, row["seen_requests"])
-            row["seen_requests"] = extra
-        if report.kv_usage is not None:
-            extra = max(0.0, report.kv_usage * kv_blocks - own_blocks)
-            row["foreign_blocks"] = min(extra, row["seen_blocks"])
-            row["seen_blocks"] = extra
+        self.reported_s[slot] = at_s
+        if not self.reachable[slot]:
+            self.reachable[slot] = True
+            self.changes += 1
+        self.waiting[slot] = np.nan if waiting is None else waiting
+        self.running[slot] = np.nan if running is None else running
+        self.kv_usage[slot] = np.nan if kv_usage is None else kv_usage
+        self.gpu_utilization[slot] = np.nan if report.gpu_utilization is None else report.gpu_utilization
+        if waiting is not None and running is not None:
+            self._see(self.foreign_requests, self._seen_requests, slot, max(0.0, waiting + running - own_requests))
+        if kv_usage is not None:
+            self._see(self.foreign_blocks, self._seen_blocks, slot, max(0.0, kv_usage * kv_blocks - own_blocks))
 
     def lose(self, slot: int, now: float) -> bool:
         """The endpoint did not answer: it takes no new work until it reports again. True when that is news."""
-        news = bool(self.table[slot]["reachable"] or self.table[slot]["lost_s"] == -np.inf)
-        self.table[slot]["reachable"] = False
-        self.table[slot]["lost_s"] = now
-        self._said = None
+        news = bool(self.reachable[slot] or self._lost_s[slot] == -np.inf)
+        self.reachable[slot] = False
+        self._lost_s[slot] = now
+        self.changes += 1
         return news
 
-    def ages_s(self, now: float) -> NDArray[np.float64]:
+    def ages_s(self, now: float) -> Floats:
         """Per slot; infinite where no report ever came."""
-        return np.maximum(now - self.said.reported_s, 0.0)
+        return np.maximum(now - self.reported_s, 0.0)
 
+    def _lay_out(self, table: NDArray[np.void]) -> None:
+        self.table = table
+        self.reported_s: Floats = table["reported_s"]
+        self.reachable: NDArray[np.bool_] = table["reachable"]
+        self.waiting: Floats = table["waiting"]
+        self.gpu_utilization: Floats = table["gpu_utilization"]
+        self.foreign_requests: Floats = table["foreign_requests"]
+        self.foreign_blocks: Floats = table["foreign_blocks"]
+        self.running: Floats = table["running"]
+        self.kv_usage: Floats = table["kv_usage"]
+        self._lost_s: Floats = table["lost_s"]
+        self._seen_requests: Floats = table["seen_requests"]
+        self._seen_blocks: Floats = table["seen_blocks"]
+        self.changes += 1
 
-def _figure(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
+    def _see(self, foreign: Floats, seen: Floats, slot: int, extra: float) -> None:
+        """`extra` of a figure are not ours; as much of it as the report before showed too is a stranger's."""
+        strange = min(extra, seen[slot])
+        seen[slot] = extra
+        if strange != foreign[slot]:
+            foreign[slot] = strange
+            self.changes += 1

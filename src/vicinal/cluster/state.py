@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from vicinal.cluster.fleet import Fleet
 from vicinal.cluster.freshness import Freshness, FreshnessRule
 from vicinal.cluster.ledger import Ledger, Transfer
-from vicinal.cluster.reports import Reports, Said
+from vicinal.cluster.reports import Reports
 from vicinal.cluster.view import View
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
@@ -22,15 +22,13 @@ from vicinal.topology.graph import Topology
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """What follows from the fleet and from what reports `said`, per slot: who answers, the load of others by phase.
-
-    `oldest_s` is when the oldest last report was made. While that one is fresh, so are all: then everybody is known,
-    and `fresh_blocks` is the HBM that is left beside the safety margin.
+    """What follows from the fleet and from what reports told, per slot, while neither changes (`Reports.changes`): who
+    answers, the load of others by phase. While all reports are fresh, everybody is known, and `fresh_blocks` is the HBM
+    that is left beside the safety margin.
     """
 
-    said: Said
+    changes: int
     answering: NDArray[np.bool_]
-    oldest_s: float
     everybody: NDArray[np.bool_]
     fresh_blocks: NDArray[np.float64]
     no_strangers: bool
@@ -119,12 +117,13 @@ class ClusterState:
         return slot is not None and self.reports.lose(slot, now)
 
     def view(self, now: float) -> View:
-        fleet, ledger, said = self.fleet, self.ledger, self.reports.said
-        if self._heard is None or self._heard.said is not said:
-            self._heard = _heard(fleet, said, self.freshness)
+        fleet, ledger, said = self.fleet, self.ledger, self.reports
         heard = self._heard
+        if heard is None or heard.changes != said.changes:
+            heard = self._heard = _heard(fleet, said, self.freshness)
         in_use = ledger.blocks_reserved + said.foreign_blocks
-        if self.freshness.of(now - heard.oldest_s) is Freshness.FRESH:
+        oldest_s = float(np.minimum.reduce(said.reported_s, initial=np.inf))
+        if self.freshness.of(now - oldest_s) is Freshness.FRESH:
             known, usable, blocks = heard.everybody, heard.answering, heard.fresh_blocks
         else:
             ages_s = self.reports.ages_s(now)
@@ -164,12 +163,11 @@ class ClusterState:
         )
 
 
-def _heard(fleet: Fleet, said: Said, freshness: FreshnessRule) -> _Heard:
+def _heard(fleet: Fleet, said: Reports, freshness: FreshnessRule) -> _Heard:
     foreign = said.foreign_requests
     return _Heard(
-        said=said,
+        changes=said.changes,
         answering=fleet.active & said.reachable,
-        oldest_s=float(said.reported_s.min(initial=np.inf)),
         everybody=np.ones(len(fleet), dtype=bool),
         fresh_blocks=fleet.kv_blocks - fleet.kv_blocks * freshness.margin_share,
         no_strangers=not foreign.any(),

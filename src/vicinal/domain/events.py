@@ -1,6 +1,6 @@
 """What can happen to the scheduler. Past tense: an event is a fact that a driver has seen."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import EndpointId, EngineHash, RequestId
@@ -9,13 +9,11 @@ from vicinal.domain.report import EndpointReport
 from vicinal.domain.request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class RequestArrived:
+class RequestArrived(Struct, frozen=True):
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class PrefillDone:
+class PrefillDone(Struct, frozen=True):
     """The prefill leg answered. `handed_off` is False when it ended the request (EOS at the first token).
 
     `cached_tokens` is the engine's own count of reused prompt tokens; None when it does not say.
@@ -27,8 +25,7 @@ class PrefillDone:
     handed_off: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FirstToken:
+class FirstToken(Struct, frozen=True):
     """The first token of the decoding leg reached the gateway: its transfer, if any, is over.
 
     An unstreamed answer comes whole and shows no first token, so this event never comes for it.
@@ -38,8 +35,7 @@ class FirstToken:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFinished:
+class RequestFinished(Struct, frozen=True):
     """The last byte of the answer came from the engine. `output_tokens` is None when the engine does not say.
 
     `cached_tokens` is the engine's figure for a plan of one leg; a hand-off reports it in `PrefillDone`.
@@ -51,8 +47,7 @@ class RequestFinished:
     cached_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LegFailed:
+class LegFailed(Struct, frozen=True):
     """A leg ended badly. `client_fault` means that the engine answered 4xx: no other endpoint would do better.
 
     `started` is True when bytes of the answer were already sent to the client, so the request cannot be replanned.
@@ -66,13 +61,11 @@ class LegFailed:
     started: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ClientGone:
+class ClientGone(Struct, frozen=True):
     request_id: RequestId
 
 
-@dataclass(frozen=True, slots=True)
-class BlocksStored:
+class BlocksStored(Struct, frozen=True):
     """An engine holds new blocks in HBM. All lists are per block; `token_ids` is packed little-endian uint32, flat.
 
     `extra_keys` is what the engine mixes into each block's hash besides tokens (LoRA, cache salt), one bytes per
@@ -92,8 +85,7 @@ class BlocksStored:
     block_hashes: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class BlocksRemoved:
+class BlocksRemoved(Struct, frozen=True):
     endpoint: EndpointId
     incarnation: int
     sequence: int
@@ -101,8 +93,7 @@ class BlocksRemoved:
     tier: str = "hbm"
 
 
-@dataclass(frozen=True, slots=True)
-class BlocksCleared:
+class BlocksCleared(Struct, frozen=True):
     """The engine dropped its whole cache, or what it sent was lost beyond replay: nothing is known to be there.
 
     `reason` is "reset", "restart" or "gap". A new `incarnation` makes all older hashes of that endpoint void.
@@ -114,28 +105,24 @@ class BlocksCleared:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointReported:
+class EndpointReported(Struct, frozen=True):
     report: EndpointReport
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointUnreachable:
+class EndpointUnreachable(Struct, frozen=True):
     """A scrape or a connection failed: the endpoint is left out until a report comes again."""
 
     endpoint: EndpointId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyChanged:
+class TopologyChanged(Struct, frozen=True):
     """The fleet is now exactly these endpoints."""
 
     endpoints: tuple[Endpoint, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AlarmRang:
+class AlarmRang(Struct, frozen=True):
     """The time that `next_alarm()` named has come."""
 
 

@@ -1,12 +1,11 @@
 """What an engine says of itself. A figure that it does not give is None: unknown, never zero."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from vicinal.domain.ids import EndpointId
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointReport:
+class EndpointReport(Struct, frozen=True):
     """One scrape of an engine's metrics, at `scraped_s` on the driver's clock.
 
     `kv_usage` is the share of KV blocks in use, 0 to 1. Counters are totals since the engine's start.

@@ -11,11 +11,11 @@ without key and is blank as soon as it is let go.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """`blocks` now belong to the caller, the shared ones first. `evicted` are keys that the pool holds no longer."""
 
     blocks: list[int]

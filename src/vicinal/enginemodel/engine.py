@@ -39,6 +39,8 @@ class Engine:
         self._all: dict[str, Sequence] = {}
         self._batcher = Batcher(spec, self.memory, self.counters, noise)
         self._step: Step | None = None
+        self._ends_s = inf
+        self._milestone_s: float | None = None
         self._now_s = 0.0
         self._news = False
 
@@ -126,10 +128,8 @@ class Engine:
 
     def next_event_s(self) -> float | None:
         """When something happens next without news: a step ends or a lease runs out."""
-        expiry_s = self.holds.next_expiry_s()
-        if self._step is None:
-            return expiry_s
-        return self._step.ends_s if expiry_s is None else min(self._step.ends_s, expiry_s)
+        next_s = min(self._ends_s, self.holds.next_expiry_s)
+        return None if next_s == inf else next_s
 
     def next_milestone_s(self) -> float | None:
         """When a work gets its first or last token next, as far as can be known now, or a lease runs out.
@@ -139,22 +139,22 @@ class Engine:
         step = self._step
         if step is None or step.chunks or self._news:
             return self.next_event_s()
-        decodes = [s for s in step.decodes if s.phase is Phase.DECODING]
-        if not decodes or any(not s.generated for s in decodes):
-            return self.next_event_s()
-        end_s = step.ends_after_s(soonest_end(decodes))
-        expiry_s = self.holds.next_expiry_s()
-        return end_s if expiry_s is None else min(end_s, expiry_s)
+        if self._milestone_s is None:
+            # It stays true until the step ends or news come, however often somebody asks.
+            decodes = [s for s in step.decodes if s.phase is Phase.DECODING]
+            if not decodes or any(not s.generated for s in decodes):
+                return self.next_event_s()
+            self._milestone_s = step.ends_after_s(soonest_end(decodes))
+        return min(self._milestone_s, self.holds.next_expiry_s)
 
     def _run(self, now: float) -> None:
+        holds = self.holds
         while True:
-            step_s = inf if self._step is None else self._step.ends_s
-            expiry_s = self.holds.next_expiry_s()
-            if expiry_s is not None and expiry_s <= now and expiry_s < step_s:
-                self._now_s = max(self._now_s, expiry_s)
+            if holds.next_expiry_s <= now and holds.next_expiry_s < self._ends_s:
+                self._now_s = max(self._now_s, holds.next_expiry_s)
                 self._expire()
                 self._wake()
-            elif self._step is not None and step_s <= now:
+            elif self._step is not None and self._ends_s <= now:
                 self._complete(self._step, now)
                 self._begin()
             else:
@@ -169,19 +169,22 @@ class Engine:
     def _begin(self) -> None:
         self._expire()
         self._step = self._batcher.next_step(self._now_s, self._step)
+        self._ends_s = inf if self._step is None else self._step.ends_s
+        self._milestone_s = None
         self._news = self._batcher.passed_over
         for sequence in self._batcher.take_pulling():
             missing = len(sequence.blocks) - sequence.sealed
             self._outputs.append(PullWanted(sequence.work.id, missing, sequence.pulled_tokens, self._now_s))
 
     def _complete(self, step: Step, now: float) -> None:
-        count = 1 if self._news or step.chunks else self._leap(step, now)
-        ends_s = step.ends_after_s(count)
+        decodes = [s for s in step.decodes if s.phase is Phase.DECODING]
+        count = 1 if self._news or step.chunks or not decodes else self._leap(step, decodes, now)
+        first_s = self._ends_s
+        ends_s = first_s if count == 1 else step.ends_after_s(count)
         self._now_s = ends_s
         self.memory.report_clear(ends_s)
-        for sequence in step.decodes:
-            if sequence.phase is Phase.DECODING:
-                self._generate(sequence, count, step.ends_s, ends_s)
+        for sequence in decodes:
+            self._generate(sequence, count, first_s, ends_s)
         for sequence, tokens in step.chunks:
             if sequence.phase is not Phase.PREFILLING:
                 continue
@@ -192,15 +195,10 @@ class Engine:
                 sequence.phase = Phase.DECODING
                 self._generate(sequence, 1, ends_s, ends_s)
 
-    def _leap(self, step: Step, now: float) -> int:
+    def _leap(self, step: Step, decodes: list[Sequence], now: float) -> int:
         """How many steps of this batch can be taken at once; takes the blocks that they need."""
-        decodes = [s for s in step.decodes if s.phase is Phase.DECODING]
-        if not decodes:
-            return 1
         # A lease that runs out gives blocks back, so a leap ends there.
-        expiry_s = self.holds.next_expiry_s()
-        horizon_s = now if expiry_s is None else min(now, expiry_s)
-        count = step.steps_until(horizon_s, soonest_end(decodes))
+        count = step.steps_until(min(now, self.holds.next_expiry_s), soonest_end(decodes))
         while count > 1 and not self.memory.grow(decodes, count, step.started_s):
             count //= 2
         return count
@@ -208,12 +206,13 @@ class Engine:
     def _generate(self, sequence: Sequence, count: int, first_s: float, last_s: float) -> None:
         if sequence.first_token_s is None:
             sequence.first_token_s = first_s
-        self._outputs.append(Generated(sequence.work.id, sequence.generated, count, first_s, last_s))
-        sequence.generated += count
-        sequence.computed = sequence.context_tokens - 1
+        generated = sequence.generated
+        self._outputs.append(Generated(sequence.work.id, generated, count, first_s, last_s))
+        sequence.generated = generated = generated + count
+        sequence.computed = sequence.prompt_tokens + generated - 1
         self.counters.generated_tokens += count
         self.memory.seal(sequence, last_s)
-        if not sequence.remaining:
+        if generated == sequence.output_tokens:
             self._finish(sequence, last_s)
 
     def _finish(self, sequence: Sequence, at_s: float) -> None:
@@ -245,6 +244,8 @@ class Engine:
         )
 
     def _expire(self) -> None:
+        if self.holds.next_expiry_s > self._now_s:
+            return
         for hold in self.holds.expired(self._now_s):
             self.memory.pool.release(hold.blocks)
             self.counters.leases_expired += 1

@@ -43,6 +43,8 @@ class Memory:
     def grow(self, sequences: Seq[Sequence], steps: int, at_s: float) -> bool:
         """Give decoding sequences the blocks of their next `steps` steps: all of them, or (False) nothing."""
         missing = [(s, n) for s in sequences if (n := s.blocks_missing(steps)) > 0]
+        if not missing:
+            return True
         if sum(n for _, n in missing) > self.pool.free:
             return False
         for sequence, blocks in missing:

@@ -34,6 +34,9 @@ class Step:
         return self.started_s + self.factor * self.pieces[0].first_s
 
     def ends_after_s(self, steps: int) -> float:
+        piece = self.pieces[0]
+        if steps <= piece.steps:
+            return self.started_s + self.factor * piece.sum_s(steps)
         ended_s, index = self.started_s, 0
         while steps > (piece := self._piece(index)).steps:
             ended_s += self.factor * piece.sum_s(piece.steps)
@@ -78,7 +81,7 @@ def make_step(
     previous: Step | None,
 ) -> Step:
     """A step over these sequences; each chunk is (sequence, tokens to compute). `previous` is the one before it."""
-    context = sum(s.context_tokens for s in decodes)
+    context = sum([s.prompt_tokens + s.generated for s in decodes])
     if chunks:
         spans = [Chunk(s.computed, s.computed + tokens) for s, tokens in chunks]
         piece = Piece(timing.mixed_s(spans, len(decodes), context), 0.0)
@@ -96,7 +99,7 @@ def make_step(
 
 def soonest_end(decodes: Seq[Sequence]) -> int:
     """Steps until the first of these sequences is done."""
-    return min(s.remaining for s in decodes)
+    return min([s.output_tokens - s.generated for s in decodes])
 
 
 def _steps_within(piece: Piece, span_s: float, at_most: int) -> int:

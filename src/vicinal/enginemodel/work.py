@@ -1,12 +1,11 @@
 """What goes into an engine and what comes out, as data. All stamps are model seconds."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from vicinal.enginemodel.content import Content
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """One leg of one request. `hold`: keep the prompt's blocks at the end, for another engine to pull. `pulls`: the
     prompt's KV is pulled from another engine instead of being computed."""
 
@@ -16,8 +15,7 @@ class Work:
     pulls: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(Struct, frozen=True):
     """`count` tokens of a work, from output number `first` on: the first at `first_s`, the last at `last_s`."""
 
     id: str
@@ -27,8 +25,7 @@ class Generated:
     last_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """A work's end. It always follows that work's last Generated.
 
     `started_s` is when it left the waiting queue. `cached_tokens` of the prompt were in this engine's own cache,
@@ -48,8 +45,7 @@ class Finished:
     held_blocks: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class PullWanted:
+class PullWanted(Struct, frozen=True):
     """The work has its blocks and waits for `blocks` blocks (`tokens` tokens of its prompt) from another engine."""
 
     id: str
@@ -58,8 +54,7 @@ class PullWanted:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class BlocksSealed:
+class BlocksSealed(Struct, frozen=True):
     """Blocks that can be reused from now on. `parent` is None at the root; `tokens` is flat over all `keys`, and empty
     where a content is known by its keys only."""
 
@@ -70,14 +65,12 @@ class BlocksSealed:
     salt: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class BlocksEvicted:
+class BlocksEvicted(Struct, frozen=True):
     at_s: float
     keys: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CacheCleared:
+class CacheCleared(Struct, frozen=True):
     at_s: float
 
 
