@@ -102,6 +102,45 @@ def test_the_queue_is_first_come_first_served_within_the_token_budget() -> None:
     assert done["b"].finished_s == pytest.approx(a_s + b_s + FIT.prefill_base_s)
 
 
+def test_with_async_scheduling_a_newcomer_sits_out_the_step_that_is_decided_on_already() -> None:
+    """b comes during a step of a's: it is admitted when that ends, and computed in the step after the next."""
+    starts_s, ends_s = [], []
+    for early in (False, True):
+        e = engine(async_scheduling=early)
+        e.submit(work("a", 10, out=50), 0.0)
+        step_began_s = FIT.prefill_s(10.0, 0.0)
+        e.submit(work("b", 20, start=100), step_began_s + 1e-6)
+        done = run(e)["b"]
+        starts_s.append(done.started_s)
+        ends_s.append(done.finished_s)
+    assert starts_s[0] == starts_s[1] == pytest.approx(step_began_s + FIT.step_s(1.0, 11.0))
+    grown_s = FIT.step_s_per_context_token
+    assert ends_s[1] - ends_s[0] == pytest.approx(FIT.step_s(1.0, 12.0) + grown_s)
+
+
+def test_with_async_scheduling_an_idle_engine_begins_at_once() -> None:
+    e = engine(async_scheduling=True)
+    e.submit(work("a", 10, out=3), 2.0)
+    done = run(e)["a"]
+    assert done.started_s == 2.0
+    assert done.first_token_s - 2.0 == pytest.approx(FIT.prefill_s(10.0, 0.0))
+    assert done.finished_s - done.first_token_s == pytest.approx(FIT.step_s(1.0, 11.0) + FIT.step_s(1.0, 12.0))
+
+
+def test_with_async_scheduling_a_freed_place_is_taken_one_step_later() -> None:
+    """a's last step ends at t; b is admitted then and computed after c's next step. The budget counts c's token."""
+    e = engine(sequences_max=2, batched_tokens_max=8, async_scheduling=True)
+    e.submit(work("a", 4, out=3), 0.0)
+    e.submit(work("c", 4, out=40, start=50), 0.0)
+    e.submit(work("b", 7, start=100), 0.0)
+    done = run(e)
+    assert done["b"].started_s == done["a"].finished_s
+    # c came during a's prefill, so its own was in a's last step, and it has one token by then.
+    one_step_s = FIT.step_s(1.0, 5.0)
+    mixed_s = FIT.prefill_s(7.0, 0.0) + FIT.step_s_per_sequence + FIT.step_s_per_context_token * 6
+    assert done["b"].finished_s - done["a"].finished_s == pytest.approx(one_step_s + mixed_s)
+
+
 def test_a_hand_off_holds_blocks_until_they_are_pulled() -> None:
     p = engine(lease_s=5.0)
     p.submit(work("a", 10, hold=True), 0.0)
@@ -270,13 +309,19 @@ WORKS = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(WORKS, st.integers(14, 40), st.sampled_from([5, 16, 8192]), st.integers(2, 8))
-def test_leaping_changes_no_stamp(works: list[Any], blocks: int, chunk: int, sequences: int) -> None:
+@given(WORKS, st.integers(14, 40), st.sampled_from([5, 16, 8192]), st.integers(2, 8), st.booleans())
+def test_leaping_changes_no_stamp(works: list[Any], blocks: int, chunk: int, sequences: int, early: bool) -> None:
     """A driver that looks at every event and one that only brings news see the same lives, and nothing leaks."""
     works = sorted(works, key=lambda w: w[3])
     lives: list[dict[str, Finished]] = []
     for eager in (True, False):
-        e = engine(blocks=blocks, batched_tokens_max=chunk, sequences_max=sequences, lease_s=LEASE_S)
+        e = engine(
+            blocks=blocks,
+            batched_tokens_max=chunk,
+            sequences_max=sequences,
+            lease_s=LEASE_S,
+            async_scheduling=early,
+        )
         seen: list[Any] = []
 
         def look(now: float, e: Engine = e, seen: list[Any] = seen) -> None:

@@ -12,7 +12,8 @@ from vicinal.enginemodel.steps import Step, make_step
 class Batcher:
     """`waiting` are queued, `ready` have pulled their prompt, `running` are in the batch, oldest first.
 
-    `passed_over`: the latest step looked at nobody in the queue, because it had to preempt.
+    With `async_scheduling` a step is decided on while the one before it runs, as vLLM does: so whoever is admitted when
+    a step ends sits out the step that begins then. `settled`: the next step is this one's like, unless news comes.
     """
 
     def __init__(self, spec: EngineSpec, memory: Memory, counters: Counters, noise: Noise | None = None) -> None:
@@ -23,15 +24,15 @@ class Batcher:
         self.waiting: deque[Sequence] = deque()
         self.ready: deque[Sequence] = deque()
         self.running: list[Sequence] = []
-        self.passed_over = False
+        self.settled = True
         self._pulling: list[Sequence] = []
+        self._warm_up_s = spec.warm_up_s
 
     def next_step(self, at_s: float, previous: Step | None = None) -> Step | None:
         """Compose the step that begins at `at_s`; None when nothing can run. `previous` is the one that just ended."""
-        while self.ready and len(self.running) < self._spec.sequences_max:
-            sequence = self.ready.popleft()
-            sequence.phase = Phase.DECODING
-            self.running.append(sequence)
+        self.settled = True
+        if not self._spec.ahead:
+            self._take_ready()
         preemptions = self._counters.preemptions
         decodes = self._decodes(at_s)
         budget = self._spec.batched_tokens_max - len(decodes)
@@ -39,12 +40,21 @@ class Batcher:
         for sequence in self.running:
             if sequence.phase is Phase.PREFILLING and budget > 0:
                 budget -= _add_chunk(chunks, sequence, budget)
-        self.passed_over = preemptions != self._counters.preemptions and bool(self.running)
-        if not self.passed_over:
+        if preemptions != self._counters.preemptions and self.running:
+            # The queue is not looked at in a step that had to preempt.
+            self.settled = False
+        elif self._spec.ahead:
+            self._look_ahead(at_s, decodes, chunks)
+        else:
             self._admit(at_s, budget, chunks)
         if not decodes and not chunks:
-            return None
-        return make_step(self._spec.timing, self._noise, at_s, decodes, chunks, previous)
+            # Nothing runs, so there is nothing to be ahead of: whoever was admitted begins at once.
+            return self.next_step(at_s, previous) if self._spec.ahead and self.running else None
+        step = make_step(self._spec.timing, self._noise, at_s, decodes, chunks, previous)
+        if chunks and self._warm_up_s:
+            step.lengthen(self._warm_up_s)
+            self._warm_up_s = 0.0
+        return step
 
     def take_pulling(self) -> list[Sequence]:
         """Sequences that were admitted since the last call and wait for a transfer."""
@@ -61,13 +71,39 @@ class Batcher:
             self.running.remove(sequence)
         sequence.phase = Phase.GONE
 
+    def _take_ready(self) -> None:
+        while self.ready and len(self.running) < self._spec.sequences_max:
+            sequence = self.ready.popleft()
+            sequence.phase = Phase.DECODING
+            self.running.append(sequence)
+
+    def _look_ahead(self, at_s: float, decodes: list[Sequence], chunks: list[tuple[Sequence, int]]) -> None:
+        """Admit who joins the step after this one, with the token budget that this one's members leave there."""
+        members = len(self.running)
+        computing = dict(chunks)
+        budget = self._spec.batched_tokens_max - sum(1 for s in decodes if s.remaining > 1)
+        for sequence in self.running:
+            if sequence.phase is Phase.PREFILLING:
+                rest = sequence.target - sequence.computed - computing.get(sequence, 0)
+                budget -= rest or sequence.remaining > 1
+        self._take_ready()
+        self._admit(at_s, budget, [])
+        self.settled = len(self.running) == members
+
     def _decodes(self, at_s: float) -> list[Sequence]:
-        """Running sequences that decode, each with room for its next token; preempts the youngest to make room."""
-        decodes: list[Sequence] = []
+        """Running sequences that decode, each with room for its next token; preempts the youngest to make room.
+
+        Whoever decides a step early also finds room for it early.
+        """
+        steps = 1 + self._spec.ahead
+        decodes = [s for s in self.running if s.phase is Phase.DECODING]
+        if self._memory.grow(decodes, steps, at_s):
+            return decodes
+        decodes = []
         for sequence in tuple(self.running):
             if sequence.phase is not Phase.DECODING:
                 continue
-            while sequence.phase is Phase.DECODING and not self._memory.grow((sequence,), 1, at_s):
+            while sequence.phase is Phase.DECODING and not self._memory.grow((sequence,), steps, at_s):
                 self._preempt(self.running[-1])
             if sequence.phase is Phase.DECODING:
                 decodes.append(sequence)

@@ -12,6 +12,7 @@ only between steps; while it stays the same, many steps are taken in one leap (e
 News must come in the order of their stamps; one that is older than what is already computed counts from then on.
 """
 
+from collections.abc import Callable
 from math import inf
 
 from vicinal.enginemodel.batch import Batcher
@@ -23,14 +24,18 @@ from vicinal.enginemodel.spec import Counters, EngineSpec, WorkTooLargeError
 from vicinal.enginemodel.steps import Step, soonest_end
 from vicinal.enginemodel.work import Finished, Generated, Output, PullWanted, Work
 
+Watch = Callable[[Step, int, float], None]
+
 
 class Engine:
     """One engine. Ids of works must be unique among those that it has not finished.
 
     `noise` scatters the durations of its steps (enginemodel/noise.py); without it they are what the timing says.
+    `watch` is told of every stretch of equal steps when it ends, before anything of it counts: the first step, how many
+    there were, and when the last one ended.
     """
 
-    def __init__(self, spec: EngineSpec, noise: Noise | None = None) -> None:
+    def __init__(self, spec: EngineSpec, noise: Noise | None = None, watch: Watch | None = None) -> None:
         self.spec = spec
         self.counters = Counters()
         self._outputs: list[Output] = []
@@ -38,6 +43,7 @@ class Engine:
         self.holds = Holds(spec.lease_s)
         self._all: dict[str, Sequence] = {}
         self._batcher = Batcher(spec, self.memory, self.counters, noise)
+        self._watch = watch
         self._step: Step | None = None
         self._ends_s = inf
         self._milestone_s: float | None = None
@@ -171,7 +177,7 @@ class Engine:
         self._step = self._batcher.next_step(self._now_s, self._step)
         self._ends_s = inf if self._step is None else self._step.ends_s
         self._milestone_s = None
-        self._news = self._batcher.passed_over
+        self._news = not self._batcher.settled
         for sequence in self._batcher.take_pulling():
             missing = len(sequence.blocks) - sequence.sealed
             self._outputs.append(PullWanted(sequence.work.id, missing, sequence.pulled_tokens, self._now_s))
@@ -182,6 +188,8 @@ class Engine:
         first_s = self._ends_s
         ends_s = first_s if count == 1 else step.ends_after_s(count)
         self._now_s = ends_s
+        if self._watch is not None:
+            self._watch(step, count, ends_s)
         self.memory.report_clear(ends_s)
         for sequence in decodes:
             self._generate(sequence, count, first_s, ends_s)
@@ -198,8 +206,12 @@ class Engine:
     def _leap(self, step: Step, decodes: list[Sequence], now: float) -> int:
         """How many steps of this batch can be taken at once; takes the blocks that they need."""
         # A lease that runs out gives blocks back, so a leap ends there.
-        count = step.steps_until(min(now, self.holds.next_expiry_s), soonest_end(decodes))
-        while count > 1 and not self.memory.grow(decodes, count, step.started_s):
+        at_most = soonest_end(decodes)
+        if self._batcher.waiting:
+            # Who decides a step early knows early that a sequence will be gone by then, and looks at the queue again.
+            at_most = max(1, at_most - self.spec.ahead)
+        count = step.steps_until(min(now, self.holds.next_expiry_s), at_most)
+        while count > 1 and not self.memory.grow(decodes, count + self.spec.ahead, step.started_s):
             count //= 2
         return count
 

@@ -83,8 +83,9 @@ class Sequence:
         return self.keys if len(self.keys) == blocks else self.keys[:blocks]
 
     def blocks_missing(self, steps: int) -> int:
-        """Blocks to be added before `steps` more decode steps can run."""
-        return -(-(self.context_tokens + steps - 1) // self.block_tokens) - len(self.blocks)
+        """Blocks to be added before `steps` more decode steps can run, or all that remain if they are fewer."""
+        tokens = self.prompt_tokens + min(self.generated + steps, self.output_tokens) - 1
+        return -(-tokens // self.block_tokens) - len(self.blocks)
 
     def token_bytes(self, first_block: int, last_block: int) -> bytes:
         return self.content.token_bytes(first_block, last_block, self.block_tokens)

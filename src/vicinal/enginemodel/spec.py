@@ -9,7 +9,10 @@ from vicinal.enginemodel.timing import Timing
 class EngineSpec:
     """`blocks` of `block_tokens` tokens are its HBM for KV. A step computes `batched_tokens_max` tokens at most.
 
-    `lease_s`: how long a finished prefill's blocks wait for somebody to pull them (vLLM's kv_lease_duration).
+    `async_scheduling`: a step is decided on while the one before it runs, so that the GPU never waits for the
+    scheduler; what comes during a step is computed in the step after the next. `lease_s`: how long a finished
+    prefill's blocks wait for somebody to pull them (vLLM's kv_lease_duration). `warm_up_s`: how much longer the first
+    step with a chunk takes, because kernels are loaded when they are first needed.
     """
 
     timing: Timing
@@ -17,7 +20,14 @@ class EngineSpec:
     block_tokens: int
     sequences_max: int = 256
     batched_tokens_max: int = 8192
+    async_scheduling: bool = False
     lease_s: float = 30.0
+    warm_up_s: float = 0.0
+
+    @property
+    def ahead(self) -> int:
+        """How many steps are decided on while another one runs."""
+        return int(self.async_scheduling)
 
     @property
     def tokens(self) -> int:

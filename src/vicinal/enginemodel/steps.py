@@ -44,6 +44,10 @@ class Step:
             index += 1
         return ended_s + self.factor * piece.sum_s(steps)
 
+    def lengthen(self, seconds: float) -> None:
+        """This step alone takes longer; for a step that no equal one follows."""
+        self.pieces = [self.pieces[0]._replace(first_s=self.pieces[0].first_s + seconds / self.factor)]
+
     def steps_until(self, horizon_s: float, at_most: int) -> int:
         """How many such steps end by `horizon_s`: at least 1, because the first has been decided on."""
         steps, left_s, index = 0, max(0.0, horizon_s - self.started_s) / self.factor, 0

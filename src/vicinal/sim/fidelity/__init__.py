@@ -1,0 +1,1 @@
+"""How near the engine model comes to engines that were measured."""
