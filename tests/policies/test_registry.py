@@ -38,7 +38,7 @@ def test_every_parameter_has_a_default_of_its_own_kind(name: str) -> None:
         ("least_loaded:by", "has no parameter 'by'"),
         ("least_loaded:", "has no parameter ''"),
         ("least_loaded:by=queue+by=hbm", "'by' of policy 'least_loaded' is given twice"),
-        ("cost:prices=off", "policy 'cost' has no parameter 'prices=off'. It has none"),
+        ("random:prices=off", "policy 'random' has no parameter 'prices=off'. It has none"),
         ("power_of_two:bias=-1", "parameter 'bias' of policy 'power_of_two': Expected `float` >= 0.0"),
         ("power_of_two:bias=much", "parameter 'bias' of policy 'power_of_two': Expected `float`, got `str`"),
         ("power_of_two:bias=inf", "Expected a finite number, got inf"),

@@ -15,7 +15,7 @@ def arms_table(arms: Sequence[Arm]) -> Table:
     swept = list(arms[0].point) if arms else []
     for key in swept:
         table.add_column(key)
-    table.add_column("policy")
+    table.add_column("policy", overflow="fold", min_width=16)
     for name in ("TTFT mean ms", "vs first", "TTFT p99 ms", "TPOT p99 ms", "met", "goodput/s", "hits", "far GB"):
         table.add_column(name, justify="right")
     before: dict[str, str] | None = None

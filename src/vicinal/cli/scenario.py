@@ -66,7 +66,7 @@ def scenario(
 
 def _arms(arms: dict[str, Figures], about: str) -> Table:
     table = Table(title=about, title_justify="left")
-    table.add_column("arm")
+    table.add_column("arm", overflow="fold", min_width=24)
     names = list(dict.fromkeys(name for figures in arms.values() for name in figures))
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
@@ -77,7 +77,7 @@ def _arms(arms: dict[str, Figures], about: str) -> Table:
 
 def _verdicts(report: Report) -> Table:
     table = Table(title=f"{report.name}: verdicts over {report.seeds} seeds", title_justify="left")
-    table.add_column("claim")
+    table.add_column("claim", overflow="fold", min_width=30)
     for name in ("value", "limit", "holds"):
         table.add_column(name, justify="right")
     for verdict in report.verdicts:
