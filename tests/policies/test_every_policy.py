@@ -12,6 +12,7 @@ from vicinal.policies.registry import POLICIES, UnknownPolicyError, policy
 
 pytestmark = pytest.mark.mission("B1")
 WITH_PARAMETERS = (
+    "cost:local=no",
     "affinity:least_cached_share=0.9",
     "static_groups:borrow_s=0.1",
     "power_of_two:bias=8",
@@ -107,6 +108,15 @@ def test_cost_takes_a_local_plan_where_that_is_cheapest() -> None:
     choice = seen.choice(Cost(), 0, table)
     assert (choice.i, choice.j) == (table.local_row, 1)
     assert cheapest(table, 1, np.random.default_rng(0))[0].i == table.local_row
+
+
+def test_cost_without_local_plans_takes_the_cheapest_pair() -> None:
+    seen = Situation(racks(2, 1, 1), cached={"r2-d1": 99}, local=True)
+    table = seen.table()
+    choice = seen.choice(Cost(local="no"), 0, table)
+    i, j = np.indices(table.shape)
+    assert choice.i != table.local_row
+    assert table.total(choice.i, choice.j) == pytest.approx(float(table.totals(i, j).min()))
 
 
 @pytest.mark.parametrize(
