@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aiohttp
@@ -48,12 +48,19 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def world(folder: Path, policy: str = "cost") -> AsyncIterator[World]:
-    config = default_cluster(free_row(PORTS), policy=policy, speed=SPEED, record_directory=str(folder / "record"))
+async def world(
+    folder: Path,
+    policy: str = "cost",
+    change: Callable[[Config], Config] = lambda config: config,
+    capture: Path | None = None,
+) -> AsyncIterator[World]:
+    config = change(
+        default_cluster(free_row(PORTS), policy=policy, speed=SPEED, record_directory=str(folder / "record"))
+    )
     clock = ModelClock(SPEED)
     engines = make_fleet(config, clock.origin_s)
     await engines.start()
-    live = LiveSystem(config, clock)
+    live = LiveSystem(config, clock, capture)
     try:
         await live.start()
         async with asyncio.timeout(20.0):

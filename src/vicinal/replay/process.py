@@ -42,6 +42,7 @@ class ConversationWorkload(
     seed: int = 0
     count: int | None = None
     duration_s: float | None = None
+    rate: float | None = None
 
 
 Workload = TraceWorkload | ConversationWorkload
@@ -86,8 +87,8 @@ def arrivals_of(workload: Workload, vocabulary: Vocabulary) -> list[Arrival]:
                 rate=rate,
                 block_tokens=block_tokens,
             ).arrivals
-        case ConversationWorkload(seed, count, duration_s):
-            return list(conversation(vocabulary, seed=seed, count=count, duration_s=duration_s))
+        case ConversationWorkload(seed, count, duration_s, rate):
+            return list(conversation(vocabulary, seed=seed, count=count, duration_s=duration_s, rate=rate))
 
 
 async def replay(spec: Spec, arrivals: Sequence[Arrival], on_progress: Callable[[Progress], None]) -> Result:

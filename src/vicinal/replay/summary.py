@@ -11,7 +11,8 @@ import msgspec
 from vicinal.domain.request import INTERACTIVE, ServiceClass
 from vicinal.observe.spread import Spread, Tails
 from vicinal.replay.answer import Answer, Fate
-from vicinal.replay.stamps import Served, served
+from vicinal.replay.latencies import Latency, latencies
+from vicinal.replay.stamps import Served
 from vicinal.topology.graph import Level
 from vicinal.wire.stamps import Stamp
 
@@ -72,43 +73,36 @@ def summarise(
     labels = [level.label for level in Level]
     if unknown := sorted(set(kv_bytes) - set(labels)):
         raise ValueError(f"unknown network level {unknown[0]!r}; levels are {', '.join(labels)}")
-    held = held_s or {}
-    completed = [answer for answer in answers if answer.fate is Fate.COMPLETED]
-    legs = served((answer.request_id for answer in answers), stamps)
-    known = [(answer, legs[answer.request_id]) for answer in completed if answer.request_id in legs]
-    held_of = {answer.request_id: held.get(answer.request_id, 0.0) for answer, _ in known}
+    known = latencies(answers, stamps, held_s or {})
 
-    def ttft_s(answer: Answer, leg: Served) -> float | None:
-        return None if leg.ttft_s is None else leg.ttft_s + held_of[answer.request_id]
-
-    def good(answer: Answer, leg: Served) -> bool:
-        first_s, prompt_tokens = ttft_s(answer, leg), leg.first.prompt_tokens
+    def good(one: Latency) -> bool:
+        first_s, prompt_tokens = one.ttft_s, one.served.first.prompt_tokens
         if first_s is None or prompt_tokens is None:
             return False
         objective_s = max(service.ttft_floor_s, service.ttft_factor * unloaded_ttft_s(prompt_tokens))
-        return first_s <= objective_s and (leg.tpot_s is None or leg.tpot_s <= service.tpot_objective_s)
+        return first_s <= objective_s and (one.tpot_s is None or one.tpot_s <= service.tpot_objective_s)
 
-    duration_s = _duration_s([leg for _, leg in known])
+    duration_s = _duration_s([one.served for one in known])
     return Summary(
         requests=len(answers),
-        completed=len(completed),
+        completed=sum(answer.fate is Fate.COMPLETED for answer in answers),
         failed=sum(answer.fate is Fate.FAILED for answer in answers),
         shed=sum(answer.fate is Fate.SHED for answer in answers),
         policy=policy,
         seed=seed,
         speed=speed,
         duration_s=duration_s,
-        ttft_s=Spread.of(first_s for pair in known if (first_s := ttft_s(*pair)) is not None),
-        tpot_s=Spread.of(leg.tpot_s for _, leg in known if leg.tpot_s is not None),
-        e2e_s=Spread.of(leg.e2e_s + held_of[answer.request_id] for answer, leg in known if leg.e2e_s is not None),
-        goodput=sum(good(*pair) for pair in known) / duration_s if duration_s else None,
-        prefix_hit_rate=_hit_rate([leg.first for _, leg in known]),
+        ttft_s=Spread.of(first_s for one in known if (first_s := one.ttft_s) is not None),
+        tpot_s=Spread.of(one.tpot_s for one in known if one.tpot_s is not None),
+        e2e_s=Spread.of(one.e2e_s for one in known if one.e2e_s is not None),
+        goodput=sum(map(good, known)) / duration_s if duration_s else None,
+        prefix_hit_rate=hit_rate([one.served.first for one in known]),
         kv_bytes={label: kv_bytes.get(label, 0) for label in labels},
         decision_us=Tails.of(decision_us),
         gateway_overhead_s=Tails.of(
-            answer.first_s - answer.sent_s - first_s / speed
-            for answer, leg in known
-            if answer.first_s is not None and (first_s := ttft_s(answer, leg)) is not None
+            one.answer.first_s - one.answer.sent_s - first_s / speed
+            for one in known
+            if one.answer.first_s is not None and (first_s := one.ttft_s) is not None
         ),
         clock_debt=clock_debt,
         valid=None if clock_debt is None else clock_debt <= CLOCK_DEBT_MAX,
@@ -123,6 +117,7 @@ def _duration_s(legs: Sequence[Served]) -> float | None:
     return max(ends) - min(leg.first.arrived_s - leg.tried_s for leg in legs)
 
 
-def _hit_rate(prefills: Sequence[Stamp]) -> float | None:
+def hit_rate(prefills: Sequence[Stamp]) -> float | None:
+    """Cached ÷ prompt tokens of the legs that say both; None when none does."""
     said = [(s.cached_tokens, s.prompt_tokens) for s in prefills if s.cached_tokens is not None and s.prompt_tokens]
     return sum(cached for cached, _ in said) / sum(tokens for _, tokens in said) if said else None

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from vicinal.config.load import parse
 from vicinal.domain.effects import Effect
-from vicinal.wire.capture import read_capture
+from vicinal.scheduler.scheduler import Scheduler
+from vicinal.wire.capture import CaptureHeader, read_capture
 from vicinal.wiring.core import make_scheduler
 
 
@@ -15,6 +18,12 @@ def effects_again(path: Path) -> Iterator[Effect]:
     They are the live run's own, decision for decision: nothing but events, their times and the seed goes into the core.
     """
     header, events = read_capture(path)
-    scheduler = make_scheduler(parse(header.config, str(path), {}), header.heartbeat_s)
+    scheduler = scheduler_of(header, str(path))
     for event, at_s in events:
         yield from scheduler.handle(event, at_s)
+
+
+def scheduler_of(header: CaptureHeader, source: str = "the capture") -> Scheduler:
+    """The core that a capture's events went into, at its beginning. `source` names the capture in errors."""
+    config = parse(header.config, source, {})
+    return make_scheduler(replace(config, scheduler=replace(config.scheduler, seed=header.seed)), header.heartbeat_s)

@@ -22,7 +22,7 @@ from vicinal.config.fleet import Config
 from vicinal.config.toml import to_toml
 from vicinal.domain.decision import Observation
 from vicinal.enginemodel.profiles import profile
-from vicinal.replay.answer import Progress
+from vicinal.replay.answer import Answer, Progress
 from vicinal.replay.process import Result, Spec, Workload
 from vicinal.replay.summary import Summary, summarise
 from vicinal.tokenizer.tokenizer import Tokenizer
@@ -47,6 +47,17 @@ class _EngineSummary(msgspec.Struct):
     kv_bytes: dict[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What client and engines noted of a run. `kv_bytes` crossed the network, by level; `clock_debt` is the worst of
+    all engines', None when nothing ran."""
+
+    answers: list[Answer]
+    stamps: list[Stamp]
+    kv_bytes: dict[str, int]
+    clock_debt: float | None
+
+
 @dataclass(slots=True)
 class Embedded:
     """A running embedded cluster. `held_s` collects how long the scheduler held requests, in model seconds."""
@@ -60,12 +71,31 @@ class Embedded:
 
     async def replay(self, workload: Workload, on_progress: Callable[[Progress], None]) -> Summary:
         """Run a workload to its end. Raises ChildFailedError for a workload that the client refuses."""
+        played = await self.play(workload, on_progress)
         config = self.config
+        fit = profile(config.model.profile)
+        return summarise(
+            played.answers,
+            played.stamps,
+            policy=config.scheduler.policy,
+            seed=config.scheduler.seed,
+            speed=config.emulator.speed,
+            unloaded_ttft_s=lambda tokens: fit.prefill_s(tokens, 0),
+            kv_bytes=played.kv_bytes,
+            clock_debt=played.clock_debt,
+            decision_us=self.live.gateway.driver.decision_us,
+            held_s=self.held_s,
+        )
+
+    async def play(self, workload: Workload, on_progress: Callable[[Progress], None]) -> Played:
+        """The same, request by request."""
+        config = self.config
+        vocabulary = vocabulary_of(config)
         spec = Spec(
             url=f"http://{config.server.host}:{self.port}",
             model=config.model.name,
             workload=workload,
-            vocabulary=_vocabulary(config),
+            vocabulary=(vocabulary.first, vocabulary.end),
             speed=config.emulator.speed,
             request_prefix=f"replay-{secrets.token_hex(3)}",
         )
@@ -79,19 +109,8 @@ class Embedded:
                 raise ChildFailedError(await last_words(client, "the load client"))
         result = msgspec.json.decode(result_path.read_bytes(), type=Result)
         stamps, engines = await self._figures()
-        fit = profile(config.model.profile)
-        return summarise(
-            result.answers,
-            stamps,
-            policy=config.scheduler.policy,
-            seed=config.scheduler.seed,
-            speed=config.emulator.speed,
-            unloaded_ttft_s=lambda tokens: fit.prefill_s(tokens, 0),
-            kv_bytes={level: round(moved) for level, moved in engines.kv_bytes.items()},
-            clock_debt=engines.clock_debt.worst,
-            decision_us=self.live.gateway.driver.decision_us,
-            held_s=self.held_s,
-        )
+        moved = {level: round(kv_bytes) for level, kv_bytes in engines.kv_bytes.items()}
+        return Played(result.answers, stamps, moved, engines.clock_debt.worst)
 
     async def _figures(self) -> tuple[list[Stamp], _EngineSummary]:
         """Each engine's own stamps, and the totals of the process that they all live in."""
@@ -145,11 +164,10 @@ async def _until_reported(live: LiveSystem) -> None:
         await asyncio.sleep(0.02)
 
 
-def _vocabulary(config: Config) -> tuple[int, int]:
-    """Ids that prompts may have: those of the model's tokenizer without its special ones."""
+def vocabulary_of(config: Config) -> Vocabulary:
+    """The ids that prompts may have: those of the model's tokenizer without its special ones."""
     folder = tokenizer_folder(config)
     if folder is None:
         raise ValueError("a workload needs a model with a tokenizer: set model.tokenizer")
     tokenizer = Tokenizer.load(folder)
-    vocabulary = Vocabulary.without(tokenizer.vocab_size, tokenizer.special_ids)
-    return vocabulary.first, vocabulary.end
+    return Vocabulary.without(tokenizer.vocab_size, tokenizer.special_ids)

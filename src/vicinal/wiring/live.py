@@ -38,6 +38,11 @@ SCRAPE_WALL_S_MIN = 1.0
 """A scrape costs the engine something: at most one a second, however fast model time runs."""
 
 
+def scrape_s(heartbeat_s: float, speed: float) -> float:
+    """Wall seconds between two scrapes of an engine, for a heartbeat in model seconds."""
+    return max(heartbeat_s / speed, SCRAPE_WALL_S_MIN)
+
+
 @dataclass(frozen=True, slots=True)
 class Listeners:
     """Who else wants to see decisions and observations as they happen: a terminal summary, a test."""
@@ -61,7 +66,7 @@ class LiveSystem:
         self._clock = clock
         self._listeners = listeners or Listeners()
         self.fleet: tuple[Endpoint, ...] = endpoints(config)
-        self._scrape_s = max(config.scheduler.heartbeat_s / clock.speed, SCRAPE_WALL_S_MIN)
+        self._scrape_s = scrape_s(config.scheduler.heartbeat_s, clock.speed)
         heartbeat_s = self._scrape_s * clock.speed
         self.scheduler = make_scheduler(config, heartbeat_s)
         self.metrics = Metrics(self.fleet)
