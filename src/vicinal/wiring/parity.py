@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace as with_changes
 
 from vicinal.config.fleet import Config
-from vicinal.observe.two_samples import TwoSamples, two_samples
+from vicinal.observe.two_samples import QUANTILES, TwoSamples, two_samples
 from vicinal.replay.answer import Progress
 from vicinal.replay.latencies import latencies
 from vicinal.replay.process import Workload, arrivals_of
@@ -74,6 +74,24 @@ class Parity(msgspec.Struct, frozen=True):
         return self.ttft.agree and self.tpot.agree
 
 
+def figures(found: Parity) -> dict[str, float | None]:
+    """The comparison in a row of numbers: how live compares with simulated, and what the live run was worth."""
+    live_bytes, simulated_bytes = (sum(side.kv_bytes.values()) for side in (found.live, found.simulated))
+    row: dict[str, float | None] = {"speed": found.speed, "clock_debt": found.clock_debt, "requests": found.requests}
+    for name, compared in (("ttft", found.ttft), ("tpot", found.tpot)):
+        row |= {
+            f"{name}_distance": compared.distance,
+            f"{name}_critical": compared.critical,
+            f"{name}_mean_ratio": compared.mean_ratio,
+            **{f"{name}_p{q * 100:g}_ratio": r for q, r in zip(QUANTILES, compared.ratios, strict=True)},
+        }
+    return row | {
+        "kv_bytes_ratio": live_bytes / simulated_bytes if simulated_bytes else None,
+        "prefix_hit_rate_live": found.live.prefix_hit_rate,
+        "prefix_hit_rate_simulated": found.simulated.prefix_hit_rate,
+    }
+
+
 async def parity(
     config: Config, workload: Workload, on_progress: Callable[[Progress], None] = lambda _progress: None
 ) -> Parity:
@@ -127,14 +145,7 @@ def simulated_side(config: Config, arrivals: list[Arrival]) -> Side:
     speed = config.emulator.speed
     heartbeat_s = scrape_s(config.scheduler.heartbeat_s, speed) * speed
     alike = with_changes(config, scheduler=with_changes(config.scheduler, heartbeat_s=heartbeat_s))
-    physics = Physics(
-        truth=Truth.FIT,
-        noise=0.0,
-        foresight=Foresight.KNOWN,
-        rails=config.network.rails,
-        spines=config.network.spines,
-        until_unstable=False,
-    )
+    physics = Physics(truth=Truth.FIT, noise=0.0, foresight=Foresight.KNOWN, until_unstable=False)
     run = simulation(alike, _as_sent(arrivals), physics)
     run.run(lambda _arrived, _now_s: None)
     measures = run.measures
