@@ -119,10 +119,9 @@ def _arrivals(
 ) -> list[Arrival]:
     first = sorted((row for row in rows if row.pause_s is None), key=lambda row: row.stamp_s)
     later = _later(rows, vocabulary)
-    stamps_s = [row.stamp_s for row in first]
+    stamps_s = spread_out([row.stamp_s for row in first], spread, seed)
     start_s = stamps_s[0] if stamps_s and start_at_zero else 0.0
     stamps_s = [stamp_s - start_s for stamp_s in stamps_s]
-    stamps_s = spread_out(stamps_s, spread, seed)
     return [
         Arrival(
             stamp_s / rate,
