@@ -15,6 +15,7 @@ from vicinal.scenarios.registry import SCENARIOS, scenario
 from vicinal.scenarios.report import Report, ScenarioError, at_least, at_most
 from vicinal.sim.result import Result
 from vicinal.sim.stability import Unstable
+from vicinal.wiring.parallel import Workers
 from vicinal.wiring.runs import Run, Work, execute
 
 BASE = Run(cluster="block_tokens=512", work=Work(source="conversation", limit=40))
@@ -29,7 +30,7 @@ class Imagined(Laboratory):
     """A laboratory whose runs meet their objectives up to each policy's own knee."""
 
     def __init__(self, result, knees):
-        super().__init__(1, 1, None, lambda _: None)
+        super().__init__(1, Workers(1), None, lambda _: None)
         object.__setattr__(self, "imagined", (result, knees))
         object.__setattr__(self, "tried", [])
 
@@ -63,7 +64,7 @@ def test_an_unstable_run_has_no_finite_figure(result):
 
 
 def test_arms_have_every_seed():
-    laboratory = Laboratory(2, 1, None, lambda _: None)
+    laboratory = Laboratory(2, Workers(1), None, lambda _: None)
     found = laboratory.arms({"cost": BASE, "turns": replace(BASE, policy="round_robin")}, "test")
     assert {name: [each.seed for each in results] for name, results in found.items()} == {
         "cost": [0, 1],
@@ -75,7 +76,7 @@ def test_arms_have_every_seed():
 def test_a_missing_trace_says_what_is_needed(tmp_path):
     for folder in (None, tmp_path):
         with pytest.raises(ScenarioError, match="VICINAL_TRACES"):
-            Laboratory(1, 1, folder, lambda _: None).trace("mooncake/conversation_trace.jsonl")
+            Laboratory(1, Workers(1), folder, lambda _: None).trace("mooncake/conversation_trace.jsonl")
 
 
 def test_a_report_in_markdown_has_verdicts_and_arms():

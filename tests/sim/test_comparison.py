@@ -5,7 +5,7 @@ import pytest
 
 from vicinal.observe.intervals import interval, paired
 from vicinal.sim.comparison import arm
-from vicinal.wiring.parallel import execute_all
+from vicinal.wiring.parallel import Workers
 from vicinal.wiring.runs import Run, RunError, Work, arrivals, execute
 from vicinal.wiring.simulated import Physics, Truth
 from vicinal.wiring.sweep import at, planned, read_sweep
@@ -62,14 +62,16 @@ def test_sweeps_that_cannot_be_are_named(words, said):
 
 def test_processes_give_what_one_process_gives():
     runs = [plan.run for plan in planned(BASE, ["cost", "round_robin"], [0], {})]
-    alone, together = execute_all(runs, 1), execute_all(runs, 2)
+    alone = Workers(1).outcomes(runs)
+    with Workers(2) as workers:
+        together = workers.outcomes(runs)
     assert [o.ttft_quantiles_s for o in alone] == [o.ttft_quantiles_s for o in together]
     assert [o.result.policy for o in together] == ["cost", "round_robin"]
 
 
 def test_an_arm_is_held_against_the_first_policy_seed_by_seed():
     runs = [plan.run for plan in planned(BASE, ["least_loaded", "round_robin"], [0, 1], {})]
-    results = [outcome.result for outcome in execute_all(runs, 1)]
+    results = [outcome.result for outcome in Workers(1).outcomes(runs)]
     made = arm("round_robin", {}, results[2:], results[:2])
     assert made.ttft_vs_first is not None
     own, theirs = ([result.ttft_s.mean or 0.0 for result in each] for each in (results[2:], results[:2]))

@@ -14,7 +14,7 @@ from vicinal.cli.run_plots import plot_comparison
 from vicinal.cli.run_progress import RunProgress
 from vicinal.sim.comparison import Arm, arm
 from vicinal.wiring.core import check
-from vicinal.wiring.parallel import cores, execute_all
+from vicinal.wiring.parallel import Workers, cores
 from vicinal.wiring.runs import cluster_of
 from vicinal.wiring.simulated import Outcome
 from vicinal.wiring.sweep import Planned, planned, read_sweep
@@ -56,12 +56,8 @@ def compare(
     for plan in plans:
         check(cluster_of(plan.run))
     console = Console(stderr=json)
-    with RunProgress(console, len(plans)) as progress:
-        outcomes = execute_all(
-            [plan.run for plan in plans],
-            processes or cores(),
-            lambda place, _: progress.done(_words(plans[place])),
-        )
+    with RunProgress(console, len(plans)) as progress, Workers(min(processes or cores(), len(plans))) as workers:
+        outcomes = workers.outcomes([plan.run for plan in plans], lambda place, _: progress.done(_words(plans[place])))
     arms = _arms(plans, outcomes, names)
     if plot is not None:
         plot_comparison(plot, plans, outcomes, arms)

@@ -1,10 +1,14 @@
-"""How far simulated runs are, on a terminal; a file or pipe gets nothing but the result."""
+"""How far simulated runs are. A file or pipe gets a line now and then on long work."""
 
+import time
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+QUIET_S = 15.0
+"""A file or pipe is told no more often than this."""
 
 
 class RunProgress:
@@ -21,6 +25,8 @@ class RunProgress:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("", total=total)
+        self._console = console
+        self._told_s = time.monotonic()
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -38,7 +44,14 @@ class RunProgress:
     def say(self, words: str) -> None:
         """What is being done now."""
         self._progress.update(self._task, description=words)
+        self._tell(words)
 
     def done(self, words: str) -> None:
         """One more run is over."""
         self._progress.update(self._task, advance=1, description=words)
+        self._tell(words)
+
+    def _tell(self, words: str) -> None:
+        if not self._console.is_terminal and time.monotonic() - self._told_s > QUIET_S:
+            self._told_s = time.monotonic()
+            self._console.print(words, highlight=False, soft_wrap=True)

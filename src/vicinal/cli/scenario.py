@@ -16,7 +16,7 @@ from vicinal.scenarios.markdown import markdown
 from vicinal.scenarios.registry import SCENARIOS
 from vicinal.scenarios.registry import scenario as named
 from vicinal.scenarios.report import Figures, Report
-from vicinal.wiring.parallel import cores
+from vicinal.wiring.parallel import Workers, cores
 
 SEEDS = 3
 TRACES = "VICINAL_TRACES"
@@ -49,8 +49,8 @@ def scenario(
     run = named(name)
     folder = traces or (Path(os.environ[TRACES]) if os.environ.get(TRACES) else None)
     console = Console(stderr=json or as_markdown)
-    with RunProgress(console) as progress:
-        report = run(Laboratory(seeds, processes or cores(), folder, progress.say))
+    with RunProgress(console) as progress, Workers(processes or cores()) as workers:
+        report = run(Laboratory(seeds, workers, folder, progress.say))
     if json:
         print(msgspec.json.encode(report).decode())
     elif as_markdown:

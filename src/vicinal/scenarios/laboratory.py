@@ -8,17 +8,17 @@ from msgspec.structs import replace
 
 from vicinal.scenarios.report import ScenarioError
 from vicinal.sim.result import Result
-from vicinal.wiring.parallel import execute_all
+from vicinal.wiring.parallel import Workers
 from vicinal.wiring.runs import Run
 
 
 @dataclass(frozen=True, slots=True)
 class Laboratory:
-    """`seeds` runs of everything, `processes` at a time. `traces` is where public traces are, if they are anywhere.
+    """`seeds` runs of everything, by `workers`. `traces` is where public traces are, if they are anywhere.
     `say` is told what is being done."""
 
     seeds: int
-    processes: int
+    workers: Workers
     traces: Path | None
     say: Callable[[str], None]
 
@@ -32,7 +32,7 @@ class Laboratory:
             self.say(f"{about}: {done} of {len(runs)} runs")
 
         self.say(f"{about}: {len(runs)} runs")
-        return [outcome.result for outcome in execute_all(runs, self.processes, one_more)]
+        return [outcome.result for outcome in self.workers.outcomes(runs, one_more)]
 
     def arms(self, runs: Mapping[str, Run], about: str) -> dict[str, list[Result]]:
         """Every arm with every seed."""

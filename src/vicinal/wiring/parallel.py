@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
+from types import TracebackType
+from typing import Self
 
 from vicinal.wiring.runs import Run, execute
 from vicinal.wiring.simulated import Outcome
@@ -17,23 +19,36 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def execute_all(runs: Sequence[Run], processes: int, on_done: OnDone = lambda _place, _outcome: None) -> list[Outcome]:
-    """All outcomes in the order of `runs`. The first run that is refused stops the rest, and its error is raised."""
-    if processes <= 1 or len(runs) <= 1:
-        outcomes = []
-        for place, run in enumerate(runs):
-            outcomes.append(execute(run))
-            on_done(place, outcomes[-1])
-        return outcomes
-    found: dict[int, Outcome] = {}
-    with ProcessPoolExecutor(min(processes, len(runs)), mp_context=get_context("forkserver")) as pool:
-        pending = {pool.submit(execute, run): place for place, run in enumerate(runs)}
-        try:
-            for future in as_completed(pending):
-                place = pending[future]
-                found[place] = future.result()
+class Workers:
+    """A context of `count` processes that keep what they have read; with one, runs are made in this process."""
+
+    def __init__(self, count: int) -> None:
+        self._pool = ProcessPoolExecutor(count, mp_context=get_context("forkserver")) if count > 1 else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def outcomes(self, runs: Sequence[Run], on_done: OnDone = lambda _place, _outcome: None) -> list[Outcome]:
+        """All outcomes in the order of `runs`. The first run that is refused ends it, and its error is raised."""
+        found: dict[int, Outcome] = {}
+        if self._pool is None or len(runs) == 1:
+            for place, run in enumerate(runs):
+                found[place] = execute(run)
                 on_done(place, found[place])
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return [found[place] for place in range(len(runs))]
+        else:
+            pending = {self._pool.submit(execute, run): place for place, run in enumerate(runs)}
+            try:
+                for future in as_completed(pending):
+                    place = pending[future]
+                    found[place] = future.result()
+                    on_done(place, found[place])
+            finally:
+                for future in pending:
+                    future.cancel()
+        return [found[place] for place in range(len(runs))]
