@@ -25,7 +25,9 @@ POLICIES = ("random", "power_of_two:by=reported_requests", "least_loaded:by=repo
 def stale_information(laboratory: Laboratory) -> Report:
     """Three policies that go by reports, and one that does not, at three ages of reports."""
     name = "llama-3.1-70b-h100-tp8-vllm"
-    service_s = profile(name).prefill_s(float(PROMPT_TOKENS), 0.0)
+    fit = profile(name)
+    # Over exponential lengths n of mean m, the mean of n² / 2 is m².
+    service_s = fit.prefill_base_s + fit.prefill_s_per_token * PROMPT_TOKENS + fit.prefill_s_per_pair * PROMPT_TOKENS**2
     # Prompts are computed first come, first served, so an engine is a server with a queue.
     cluster = f"aggregated:profile={name},block_tokens=1024"
     work = Work(
