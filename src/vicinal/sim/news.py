@@ -1,7 +1,7 @@
 """What reaches the scheduler of the engines, and how late: reports every heartbeat, KV events as they come.
 
-Without faults a report is there at once and so is an event. Endpoints report one after the other within a heartbeat,
-not all at the same time.
+Without faults a report is there at once and so is an event. Endpoints report one after the other within a heartbeat
+(or within `report_spread` of it), not all at the same time.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,6 +29,7 @@ class News:
         reports: ReportFaults,
         events: EventFaults,
         stream: np.random.Generator,
+        report_spread: float,
     ) -> None:
         self._agenda = agenda
         self._post = post
@@ -37,12 +38,13 @@ class News:
         self._reports = reports
         self._events = events
         self._stream = stream
+        self._report_spread = report_spread
 
     def start(self, servers: Sequence[Server]) -> None:
         """Every server reports once at time 0, and then in turn."""
         for number, server in enumerate(servers):
             self._scrape(server, self._agenda.now_s, at_once=True)
-            first_s = self._agenda.now_s + self._heartbeat_s * (1 + number / len(servers))
+            first_s = self._agenda.now_s + self._heartbeat_s * (1 + self._report_spread * number / len(servers))
             self._agenda.add(first_s, Rank.REPORT, partial(self._beat, server))
             self._plan_gap(server)
 

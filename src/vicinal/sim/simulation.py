@@ -75,7 +75,14 @@ class Simulation:
         self._legs = Legs(self._transfers, self._inbox.append, self._answered)
         self._alarm = Wake(self._agenda, Rank.ALARM, lambda _: self._inbox.append(AlarmRang()))
         self._news = News(
-            self._agenda, self._inbox.append, self._pump, world.heartbeat_s, faults.reports, faults.events, world.stream
+            self._agenda,
+            self._inbox.append,
+            self._pump,
+            world.heartbeat_s,
+            faults.reports,
+            faults.events,
+            world.stream,
+            world.report_spread,
         )
         self._plan(faults)
 

@@ -17,6 +17,7 @@ class World:
 
     `background` is others' traffic on the network, if there is any. With more than one of `layers`, a prefill's KV
     leaves layer by layer while it computes (enginemodel/overlap.py).
+    The endpoints' reports are spread evenly over `report_spread` of a heartbeat: at 0 all come at the same moment.
     """
 
     fleet: Sequence[Endpoint]
@@ -26,3 +27,4 @@ class World:
     stream: np.random.Generator
     background: Background | None = None
     layers: int = 1
+    report_spread: float = 1.0
