@@ -14,8 +14,8 @@ from vicinal.wiring.runs import Run, Work
 from vicinal.workload.spread import Spread
 
 WORKS = {
-    "conversation": ("mooncake/conversation_trace.jsonl", 1_500, 1.0, 12.0),
-    "synthetic": ("mooncake/synthetic_trace.jsonl", 1_500, 0.5, 8.0),
+    "conversation": ("mooncake/conversation_trace.jsonl", 1_500, 2.0, 8.0),
+    "synthetic": ("mooncake/synthetic_trace.jsonl", 1_500, 1.0, 8.0),
     "agent sessions": ("agent/agent_sessions_blk64.jsonl", None, 1.0, 64.0),
     "Azure code": ("azure2023/AzureLLMInferenceTrace_code.csv", 3_000, 2.0, 64.0),
 }

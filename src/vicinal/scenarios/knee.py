@@ -28,7 +28,7 @@ PAIRS = "cost:local=no"
 """`cost` without what the baselines may not do: a decode endpoint that prefills by itself."""
 SHARES = (0.6, 0.9, 1.0)
 OVERSUBSCRIPTIONS = (1, 4, 8)
-REQUESTS = 2_500
+REQUESTS = 2_000
 
 
 def knee(laboratory: Laboratory) -> Report:
@@ -46,7 +46,7 @@ def knee(laboratory: Laboratory) -> Report:
                 cluster=f"racks=4,oversubscription={ratio},block_tokens=512",
                 work=Work(source=laboratory.trace(file), limit=REQUESTS, spread=Spread.RANDOM),
             )
-            found = best_knee(laboratory, base, BASELINES, f"knee of {place}", low=1.0, high=12.0)
+            found = best_knee(laboratory, base, BASELINES, f"knee of {place}", low=2.0, high=8.0)
             for share in SHARES:
                 runs = {policy: _at(base, policy, share * found.scale) for policy in policies}
                 results = laboratory.arms(runs, f"{place} at {share:.0%} of the knee")

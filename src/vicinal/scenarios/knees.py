@@ -28,13 +28,13 @@ def best_knee(
 ) -> Knee:
     """Of the policies on the base's work, between the scales `low`, which somebody must meet, and `high`.
 
-    Raises ValueError when nobody meets `low`. Exact to within a twentieth.
+    Raises ValueError when nobody meets `low`. Exact to within a tenth.
     """
     left = _meeting(laboratory, base, policies, low, about)
     if not left:
         raise ValueError(f"{about}: no policy meets its objectives at {low:g} times the workload's rate")
     best = low
-    while high / best > 1.05:
+    while high / best > 1.1:
         middle = (best * high) ** 0.5
         meeting = _meeting(laboratory, base, tuple(left), middle, about)
         if meeting:
