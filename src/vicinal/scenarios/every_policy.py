@@ -4,6 +4,10 @@ Losing cells are as much a result as winning ones: the table says by how much ea
 of `cost`, and in which cells some policy is better.
 """
 
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
 from vicinal.policies.registry import POLICIES
 from vicinal.scenarios.figures import figures, mean_ttft_s, relative_ttft
 from vicinal.scenarios.knee import BASELINES
@@ -13,13 +17,28 @@ from vicinal.scenarios.report import Figures, Report, Verdict, at_most
 from vicinal.wiring.runs import Run, Work
 from vicinal.workload.spread import Spread
 
-WORKS = {
-    "conversation": ("mooncake/conversation_trace.jsonl", 1_500, 2.0, 8.0),
-    "synthetic": ("mooncake/synthetic_trace.jsonl", 1_500, 1.0, 8.0),
-    "agent sessions": ("agent/agent_sessions_blk64.jsonl", None, 1.0, 64.0),
-    "Azure code": ("azure2023/AzureLLMInferenceTrace_code.csv", 3_000, 2.0, 64.0),
+FOUR_RACKS = "racks=4,block_tokens=512"
+TWO_SMALL_RACKS = "racks=2,prefill=1,decode=1,block_tokens=64,profile=llama-3.1-70b-a100-tp8-vllm"
+"""For the agents: their 69 sessions do not load more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The first `limit` requests of a trace on a cluster; its knee is looked for between two multiples of its rate."""
+
+    trace: str
+    limit: int | None
+    low: float
+    high: float
+    cluster: str = FOUR_RACKS
+
+
+LOADS = {
+    "conversation": Load("mooncake/conversation_trace.jsonl", 1_500, 2.0, 8.0),
+    "synthetic": Load("mooncake/synthetic_trace.jsonl", 1_500, 1.5, 8.0),
+    "agent sessions": Load("agent/agent_sessions_blk64.jsonl", None, 1.0, 32.0, TWO_SMALL_RACKS),
+    "Azure code": Load("azure2023/AzureLLMInferenceTrace_code.csv", 2_000, 1.0, 16.0),
 }
-"""Trace, how many requests of it, and between which multiples of its rate the knee is looked for."""
 OVERSUBSCRIPTIONS = (1, 4, 8)
 SHARE = 0.8
 EXTRA = (
@@ -36,21 +55,20 @@ def every_policy(laboratory: Laboratory) -> Report:
     policies = (*dict.fromkeys((*POLICIES, *EXTRA)),)
     arms: dict[str, Figures] = {}
     better: dict[str, float] = {}
-    for work, (file, limit, low, high) in WORKS.items():
+    for work, load in LOADS.items():
         for ratio in OVERSUBSCRIPTIONS:
             place = f"{work}, {ratio}:1"
-            block_tokens = 64 if "agent" in file else 512
             base = Run(
-                cluster=f"racks=4,oversubscription={ratio},block_tokens={block_tokens}",
-                work=Work(source=laboratory.trace(file), limit=limit, spread=Spread.RANDOM),
+                cluster=f"{load.cluster},oversubscription={ratio}",
+                work=Work(source=laboratory.trace(load.trace), limit=load.limit, spread=Spread.RANDOM),
             )
-            found = best_knee(laboratory, base, BASELINES, f"knee of {place}", low=low, high=high)
+            found = best_knee(laboratory, base, BASELINES, f"knee of {place}", low=load.low, high=load.high)
             scale = SHARE * found.scale
             runs = {
                 policy: Run(
                     cluster=base.cluster,
                     policy=policy,
-                    work=Work(source=base.work.source, limit=limit, spread=base.work.spread, scale=scale),
+                    work=replace(base.work, scale=scale),
                 )
                 for policy in policies
             }
