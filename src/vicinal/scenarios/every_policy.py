@@ -55,23 +55,17 @@ def every_policy(laboratory: Laboratory) -> Report:
     policies = (*dict.fromkeys((*POLICIES, *EXTRA)),)
     arms: dict[str, Figures] = {}
     better: dict[str, float] = {}
-    for work, load in LOADS.items():
+    for name, load in LOADS.items():
         for ratio in OVERSUBSCRIPTIONS:
-            place = f"{work}, {ratio}:1"
+            place = f"{name}, {ratio}:1"
             base = Run(
                 cluster=f"{load.cluster},oversubscription={ratio}",
                 work=Work(source=laboratory.trace(load.trace), limit=load.limit, spread=Spread.RANDOM),
             )
             found = best_knee(laboratory, base, BASELINES, f"knee of {place}", low=load.low, high=load.high)
             scale = SHARE * found.scale
-            runs = {
-                policy: Run(
-                    cluster=base.cluster,
-                    policy=policy,
-                    work=replace(base.work, scale=scale),
-                )
-                for policy in policies
-            }
+            work = replace(base.work, scale=scale)
+            runs = {policy: replace(base, policy=policy, work=work) for policy in policies}
             results = laboratory.arms(runs, f"{place} at {SHARE:.0%} of the knee")
             for policy, each in results.items():
                 difference = relative_ttft(each, results["cost"])
@@ -81,7 +75,7 @@ def every_policy(laboratory: Laboratory) -> Report:
                     **figures(each),
                 }
             others = {policy: mean_ttft_s(each) for policy, each in results.items() if policy != "cost"}
-            best = min(others, key=lambda name: others[name])
+            best = min(others, key=lambda policy: others[policy])
             better[f"{place} ({best})"] = mean_ttft_s(results["cost"]) / others[best] - 1
     verdicts: list[Verdict] = [
         at_most(f"{place}: mean TTFT of cost ÷ the best other's - 1", value, 0.03) for place, value in better.items()

@@ -5,6 +5,8 @@ seconds that others wait for. `cost` posts a price on them. Run on the first req
 and 100 % of the best baseline's knee, with leaf uplinks of 1:1, 4:1 and 8:1.
 """
 
+from msgspec.structs import replace
+
 from vicinal.scenarios.figures import figures, mean_ttft_s
 from vicinal.scenarios.knees import best_knee
 from vicinal.scenarios.laboratory import Laboratory
@@ -48,7 +50,8 @@ def knee(laboratory: Laboratory) -> Report:
             )
             found = best_knee(laboratory, base, BASELINES, f"knee of {place}", low=2.0, high=8.0)
             for share in SHARES:
-                runs = {policy: _at(base, policy, share * found.scale) for policy in policies}
+                work = replace(base.work, scale=share * found.scale)
+                runs = {policy: replace(base, policy=policy, work=work) for policy in policies}
                 results = laboratory.arms(runs, f"{place} at {share:.0%} of the knee")
                 ttft_s = {policy: mean_ttft_s(each) for policy, each in results.items()}
                 other_s = min(ttft_s[policy] for policy in BASELINES)
@@ -74,12 +77,4 @@ def knee(laboratory: Laboratory) -> Report:
         seeds=laboratory.seeds,
         arms=arms,
         verdicts=verdicts,
-    )
-
-
-def _at(base: Run, policy: str, scale: float) -> Run:
-    return Run(
-        cluster=base.cluster,
-        policy=policy,
-        work=Work(source=base.work.source, limit=base.work.limit, spread=base.work.spread, scale=scale),
     )
