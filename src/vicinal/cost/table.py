@@ -74,13 +74,24 @@ class Table:
         self.local_row = len(prefill.slots)
         self.small = len(prefill.slots) * len(decode.slots) <= GRID_CELLS_MAX
         self._rows: dict[int, Floats] = {}
-        self.start_s = prefill.wait_s + prefill.compute_s
-        self.of_prefill_s = np.where(prefill.blocked, np.inf, prefill.price_s)
-        of_decode_s = decode.tpot_cost_s + decode.price_s
-        self.of_decode_s = np.where(decode.blocked, np.inf, of_decode_s)
-        local_s = self.ttft_cost_s(decode.local_wait_s + decode.local_compute_s) + of_decode_s + decode.local_price_s
+        self._decoding_s = decode.tpot_cost_s + decode.price_s
+        ttft_cost_s = self.ttft_cost_s(decode.local_wait_s + decode.local_compute_s)
+        local_s = ttft_cost_s + self._decoding_s + decode.local_price_s
         self.local_s: Floats = np.where(decode.local_blocked, np.inf, local_s)
         self.serving = self._serving()
+
+    @cached_property
+    def start_s(self) -> Floats:
+        """When a transfer may begin, (P,). Like the next two only for pairs: a table without them never asks."""
+        return self.prefill.wait_s + self.prefill.compute_s
+
+    @cached_property
+    def of_prefill_s(self) -> Floats:
+        return np.where(self.prefill.blocked, np.inf, self.prefill.price_s)
+
+    @cached_property
+    def of_decode_s(self) -> Floats:
+        return np.where(self.decode.blocked, np.inf, self._decoding_s)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -33,6 +33,8 @@ class Batcher:
         self.settled = True
         if not self._spec.ahead:
             self._take_ready()
+        if self._goes_on(previous, at_s):
+            return make_step(self._spec.timing, self._noise, at_s, self.running.copy(), [], previous)
         preemptions = self._counters.preemptions
         decodes = self._decodes(at_s)
         budget = self._spec.batched_tokens_max - len(decodes)
@@ -55,6 +57,12 @@ class Batcher:
             step.lengthen(self._warm_up_s)
             self._warm_up_s = 0.0
         return step
+
+    def _goes_on(self, previous: Step | None, at_s: float) -> bool:
+        """Whether the same sequences decode again: nobody came or left, and there is room for all their next tokens."""
+        if previous is None or previous.chunks or self.waiting or self.ready:
+            return False
+        return previous.decodes == self.running and self._memory.grow(self.running, 1 + self._spec.ahead, at_s)
 
     def take_pulling(self) -> list[Sequence]:
         """Sequences that were admitted since the last call and wait for a transfer."""

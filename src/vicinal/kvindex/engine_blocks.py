@@ -11,6 +11,7 @@ The feed gives each event once and in order (gaps become `BlocksCleared`). What 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -50,6 +51,10 @@ class _Names:
     blocks: dict[EngineHash, int] = field(default_factory=dict)
     more_stores: Counter[EngineHash] = field(default_factory=Counter)
     more_names: Counter[int] = field(default_factory=Counter)
+
+    def all_new(self, hashes: Sequence[EngineHash]) -> bool:
+        """None of these names is known or comes twice."""
+        return self.blocks.keys().isdisjoint(hashes) and len(set(hashes)) == len(hashes)
 
 
 class EngineBlocks:
@@ -110,6 +115,9 @@ class EngineBlocks:
         held = self.index.held_among(slot, blocks)
         if not self.index.store(slot, parent, packed):
             self.counts[Oddity.COLLISION] += 1
+            return
+        if not held and names.all_new(event.hashes):
+            names.blocks.update(zip(event.hashes, blocks, strict=True))
             return
         given_up: set[int] = set()
         for name, block in zip(event.hashes, blocks, strict=True):

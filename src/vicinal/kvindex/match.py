@@ -43,6 +43,10 @@ class Match:
         return blocks_bytes // HASH_BYTES
 
 
+_FEW_SLOTS = 64
+"""Up to this many slots, looking at the bits one by one takes less time than numpy takes to begin."""
+
+
 def _fixed(blocks: NDArray[np.int32]) -> NDArray[np.int32]:
     blocks.flags.writeable = False
     return blocks
@@ -68,6 +72,8 @@ def _lengths(walk: Iterable[tuple[int, int]], slots: int) -> NDArray[np.int32]:
         lengths.append(done_bytes)
     if not any(lengths):
         return np.zeros(slots, dtype=np.int32)
+    if slots <= _FEW_SLOTS:
+        return _spread(masks, lengths, slots)
     mask_bytes = (slots + 7) // 8
     packed = b"".join([mask.to_bytes(mask_bytes, "little") for mask in masks])
     table = np.frombuffer(packed, dtype=np.uint8).reshape(len(masks), mask_bytes)
@@ -75,3 +81,15 @@ def _lengths(walk: Iterable[tuple[int, int]], slots: int) -> NDArray[np.int32]:
     # Each slot is in one mask at most. float32 is exact for such lengths and, unlike int32, multiplies through BLAS.
     blocks = np.array(lengths, dtype=np.float32) / HASH_BYTES
     return (blocks @ bits.astype(np.float32)).astype(np.int32)
+
+
+def _spread(masks: Sequence[int], lengths_bytes: Sequence[int], slots: int) -> NDArray[np.int32]:
+    """Each mask's length in the places of its bits."""
+    blocks = [0] * slots
+    for mask, length_bytes in zip(masks, lengths_bytes, strict=True):
+        length = length_bytes // HASH_BYTES
+        while length and mask:
+            lowest = mask & -mask
+            blocks[lowest.bit_length() - 1] = length
+            mask ^= lowest
+    return np.array(blocks, dtype=np.int32)

@@ -63,6 +63,8 @@ class RunTree:
 
     def fresh_bytes(self, hashes: bytes) -> int:
         """How much of `hashes` can be added: up to the first block that has another place already (a collision)."""
+        if not hashes:
+            return 0
         blocks = unpack(hashes)
         if self.where.keys().isdisjoint(blocks) and len(set(blocks)) == len(blocks):
             return len(hashes)
@@ -99,6 +101,8 @@ class RunTree:
 
     def settle(self) -> None:
         """Restore the coarse form around all runs that were carved, cut or grown: first drop, then join."""
+        if not self._disturbed:
+            return
         survivors = [self._drop_dead_end(run) for run in self._disturbed]
         self._disturbed.clear()
         for run in survivors:

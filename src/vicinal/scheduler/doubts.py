@@ -18,7 +18,9 @@ class Doubts:
 
     def raised_by(self, endpoint: Endpoint, report: EndpointReport) -> list[Warn]:
         """The warnings that this report gives cause for and that were not given before."""
-        found = []
+        found: list[Warn] = []
+        if report.block_tokens in (None, endpoint.block_tokens) and report.kv_blocks in (None, endpoint.kv_blocks):
+            return found
         for setting, described, reported, why in (
             ("block_tokens", endpoint.block_tokens, report.block_tokens, "none of its KV events can be used"),
             ("kv_blocks", endpoint.kv_blocks, report.kv_blocks, "its free memory is misjudged"),

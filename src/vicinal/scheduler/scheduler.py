@@ -33,6 +33,7 @@ from vicinal.domain.events import (
 from vicinal.domain.ids import RequestId
 from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Leg
+from vicinal.domain.report import EndpointReport
 from vicinal.domain.request import Request
 from vicinal.scheduler.cycle import Cycle, Placed
 from vicinal.scheduler.doubts import Doubts
@@ -77,9 +78,14 @@ class Scheduler:
         return effects
 
     def _apply(self, event: Event, now: float) -> list[Effect]:
-        match event:
-            case RequestArrived(request):
-                return self._arrived(request, now)
+        match event:  # the most frequent ones first
+            case EndpointReported():
+                return self._reported(event.report)
+            case BlocksStored() | BlocksRemoved() | BlocksCleared():
+                self.state.apply_blocks(event, now)
+                return []
+            case RequestArrived():
+                return self._arrived(event.request, now)
             case PrefillDone() | FirstToken() | RequestFinished() | LegFailed():
                 tracked = self.requests.get(event.request_id)
                 if tracked is None or tracked.leg is None or tracked.attempt != event.attempt:
@@ -87,13 +93,6 @@ class Scheduler:
                 return self._progress(tracked, event, now)
             case ClientGone(request_id):
                 return self._client_gone(request_id, now)
-            case BlocksStored() | BlocksRemoved() | BlocksCleared():
-                self.state.apply_blocks(event, now)
-                return []
-            case EndpointReported(report):
-                self.state.apply_report(report)
-                slot = self.state.slot(report.endpoint)
-                return [] if slot is None else [*self.doubts.raised_by(self.state.fleet.endpoints[slot], report)]
             case EndpointUnreachable(endpoint, reason):
                 words = f"{endpoint} does not answer ({reason}); it takes no new work until it reports again"
                 return [Warn("unreachable", endpoint, words)] if self.state.lose(endpoint, now) else []
@@ -109,8 +108,17 @@ class Scheduler:
 
     def next_alarm(self) -> float | None:
         """When `AlarmRang` is due: a held request's patience ends, or a first token that nobody sees is expected."""
-        times_s = [at_s for at_s in (self.holding.next_deadline_s(), self.unseen.next_s()) if at_s is not None]
-        return min(times_s, default=None)
+        held_s, unseen_s = self.holding.next_deadline_s(), self.unseen.next_s()
+        if held_s is None or unseen_s is None:
+            return unseen_s if held_s is None else held_s
+        return min(held_s, unseen_s)
+
+    def _reported(self, report: EndpointReport) -> list[Effect]:
+        slot = self.state.slot(report.endpoint)
+        if slot is None:
+            return []
+        self.state.apply_report(report)
+        return [*self.doubts.raised_by(self.state.fleet.endpoints[slot], report)]
 
     def _change_fleet(self, endpoints: Sequence[Endpoint], now: float) -> None:
         left = frozenset(self.state.change_fleet(endpoints))

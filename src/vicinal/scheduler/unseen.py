@@ -22,7 +22,7 @@ class UnseenTokens:
         self._due_s.pop(request_id, None)
 
     def next_s(self) -> float | None:
-        return min(self._due_s.values(), default=None)
+        return min(self._due_s.values()) if self._due_s else None
 
     def take_due(self, now: float) -> list[RequestId]:
         """Those whose time has come, earliest first; they are not waited for any more."""

@@ -24,6 +24,10 @@ def block_names(pieces: Iterable[Piece | Literal], block_tokens: int) -> list[in
     pending, room = b"", block_tokens
     for piece in pieces:
         at, end = 0, piece.tokens
+        if end == room == block_tokens and isinstance(piece, Piece):  # what traces are made of
+            parent = xxh3_64_intdigest(_SEGMENT.pack(piece.stream % _STREAMS, 0, end), parent)
+            names.append(parent)
+            continue
         while end - at >= room:
             parent = xxh3_64_intdigest(pending + _content(piece, at, at + room), parent)
             names.append(parent)
