@@ -1,5 +1,6 @@
 """The errors that a user of the command line can mend: their text names the cause and the cure."""
 
+from vicinal.cli.bench_dynamo import PeerError
 from vicinal.config.made import MadeClusterError
 from vicinal.config.problems import ConfigError
 from vicinal.enginemodel.profiles import UnknownProfileError
@@ -34,6 +35,7 @@ PROBLEMS = (
     RecordError,
     NoSuchRequest,
     ChildFailedError,
+    PeerError,
     TokenizerError,
     OSError,
 )
