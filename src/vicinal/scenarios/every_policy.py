@@ -34,10 +34,10 @@ class Load:
 
 
 LOADS = {
-    "conversation": Load("mooncake/conversation_trace.jsonl", 1_500, 2.0, 8.0),
-    "synthetic": Load("mooncake/synthetic_trace.jsonl", 1_500, 1.5, 8.0),
+    "conversation": Load("mooncake/conversation_trace.jsonl", 1_000, 2.0, 8.0),
+    "synthetic": Load("mooncake/synthetic_trace.jsonl", 1_000, 1.5, 8.0),
     "agent sessions": Load("agent/agent_sessions_blk64.jsonl", None, 1.0, 32.0, TWO_SMALL_RACKS),
-    "Azure code": Load("azure2023/AzureLLMInferenceTrace_code.csv", 2_000, 1.0, 16.0),
+    "Azure code": Load("azure2023/AzureLLMInferenceTrace_code.csv", 1_500, 1.0, 16.0),
 }
 OVERSUBSCRIPTIONS = (1, 4, 8)
 SHARE = 0.8

@@ -30,7 +30,7 @@ PAIRS = "cost:local=no"
 """`cost` without what the baselines may not do: a decode endpoint that prefills by itself."""
 SHARES = (0.6, 0.9, 1.0)
 OVERSUBSCRIPTIONS = (1, 4, 8)
-REQUESTS = 2_000
+REQUESTS = 1_500
 
 
 def knee(laboratory: Laboratory) -> Report:
