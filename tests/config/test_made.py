@@ -68,3 +68,8 @@ def test_an_unknown_profile_is_named():
     with pytest.raises(UnknownProfileError):
         made_cluster("profile=llama-h100")
     assert made_cluster(f"profile={NAMES[0]}").model.profile == NAMES[0]
+
+
+def test_racks_are_dealt_to_models():
+    fleet = endpoints(made_cluster("racks=3,models=chat/reasoning"))
+    assert {(e.placement.leaf, e.model) for e in fleet} == {("r1", "chat"), ("r2", "reasoning"), ("r3", "chat")}

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from rich.console import Group
 from rich.table import Table
 
+from vicinal.domain.outcome import Ending
 from vicinal.observe.spread import Spread
 from vicinal.sim.result import Result
 
@@ -32,6 +33,9 @@ def facts(result: Result) -> Iterable[tuple[str, str]]:
     yield "completed", f"{result.completed:,} of {result.requests:,}"
     if result.failed or result.shed or result.unfinished:
         yield "failed, shed, unfinished", f"{result.failed:,}, {result.shed:,}, {result.unfinished:,}"
+    for ending, count in result.endings.items():
+        if ending != Ending.DONE:
+            yield f"ended as {ending.replace('_', ' ')}", f"{count:,}"
     if result.rate_per_s is not None:
         yield "arrived req/s", f"{result.rate_per_s:.2f}"
     if result.goodput is not None:

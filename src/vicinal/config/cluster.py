@@ -83,7 +83,7 @@ def _endpoint(config: Config, entry: Entry) -> Endpoint:
         id=EndpointId(entry.id),
         url=entry.url.rstrip("/"),
         role=entry.role,
-        model=ModelId(model.name),
+        model=ModelId(entry.model or model.name),
         profile=entry.profile or model.profile,
         kv_blocks=kv_blocks(config, entry),
         block_tokens=block_tokens(config, entry),

@@ -120,6 +120,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     replay_url: Annotated[
         str, Meta(pattern=r"^$|^(tcp|ipc)://.+$", description="ZMQ address that replays missed KV events.")
     ] = ""
+    model: Annotated[
+        Name | None, Meta(description="Name of what it serves, instead of the model's. Only simulations have several.")
+    ] = None
     profile: Annotated[Name | None, Meta(description="Its cost profile, instead of the model's.")] = None
     nic_gbytes_per_s: Annotated[Rate | None, Meta(description="Its interface, instead of the network's.")] = None
     tokens_max: Annotated[Count | None, Meta(description="Its longest request, instead of the model's.")] = None

@@ -28,8 +28,8 @@ class MadeClusterError(ValueError):
 
 class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The numbers of a made cluster. `prefill`, `decode` and `both` are endpoints per rack; those that do both hand
-    nothing over. Racks are dealt to `pods` in turn. `kv_bits` is the size of a number in the KV cache: 8 moves half of
-    what 16 does."""
+    nothing over. Racks are dealt to `pods` in turn, and to `models` (names with / between them). `kv_bits` is the size of
+    a number in the KV cache: 8 moves half of what 16 does."""
 
     racks: Positive = 2
     pods: Positive = 1
@@ -37,6 +37,7 @@ class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     decode: Count = 2
     both: Count = 0
     profile: str = "llama-3.1-70b-h100-tp8-vllm"
+    models: str = ""
     kv_tokens: Positive = 1_200_000
     kv_bits: Positive = 16
     block_tokens: Positive = 16
@@ -106,6 +107,7 @@ def cluster_of(shape: Shape) -> Config:
 
 def _endpoints(shape: Shape) -> Iterator[Endpoint]:
     members = [("p", Role.PREFILL, shape.prefill), ("d", Role.DECODE, shape.decode), ("e", Role.BOTH, shape.both)]
+    models = [name for name in shape.models.split("/") if name]
     number = 0
     for rack in range(1, shape.racks + 1):
         for letter, role, count in members:
@@ -122,6 +124,7 @@ def _endpoints(shape: Shape) -> Iterator[Endpoint]:
                     pod=f"pod{(rack - 1) % shape.pods + 1}",
                     site="site1",
                     kv_tokens=shape.kv_tokens,
+                    model=models[(rack - 1) % len(models)] if models else None,
                     sequences_max=shape.sequences_max,
                 )
 

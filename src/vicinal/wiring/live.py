@@ -14,6 +14,7 @@ import zmq.asyncio
 from vicinal.clock import ModelClock
 from vicinal.config.cluster import endpoints, services, tokenizer_folder
 from vicinal.config.fleet import Config
+from vicinal.config.problems import ConfigError, Problem
 from vicinal.config.toml import to_toml
 from vicinal.domain.decision import Decision, Observation
 from vicinal.domain.effects import Warn
@@ -235,6 +236,10 @@ def _finite(value: float) -> float | None:
 
 
 def _served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
+    for at, entry in enumerate(config.endpoint):
+        if entry.model not in (None, config.model.name):
+            words = f'"{entry.id}" serves {entry.model}: a gateway serves one model, {config.model.name}'
+            raise ConfigError([Problem("configuration", f"endpoint[{at}].model", words)])
     folder = tokenizer_folder(config)
     model = ServedModel(
         id=ModelId(config.model.name),
