@@ -28,8 +28,8 @@ class MadeClusterError(ValueError):
 
 class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The numbers of a made cluster. `prefill`, `decode` and `both` are endpoints per rack; those that do both hand
-    nothing over. Racks are dealt to `pods` in turn, and to `models` (names with / between them). `kv_bits` is the size of
-    a number in the KV cache: 8 moves half of what 16 does."""
+    nothing over. Racks are dealt to `pods` in turn, and to `models` (names with / between them). `kv_bits` is the size
+    of a number in the KV cache: 8 moves half of what 16 does."""
 
     racks: Positive = 2
     pods: Positive = 1
