@@ -9,6 +9,7 @@ from vicinal.scenarios.knee import knee
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.mooncake_fig5 import mooncake_fig5
 from vicinal.scenarios.netkv import netkv
+from vicinal.scenarios.prices import prices
 from vicinal.scenarios.report import Report, ScenarioError
 from vicinal.scenarios.stale_information import stale_information
 
@@ -20,6 +21,7 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
         "netkv": netkv,
         "stale_information": stale_information,
         "knee": knee,
+        "prices": prices,
         "every_policy": every_policy,
     }
 )
