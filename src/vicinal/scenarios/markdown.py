@@ -19,7 +19,8 @@ _SHOWN = {
 
 def markdown(report: Report) -> str:
     """Verdicts first, then the figures of every arm. An arm whose runs were ended as unstable has no TTFT."""
-    lines = [f"## {report.name}", "", f"{report.about[0].upper()}{report.about[1:]}; {report.seeds} seeds.", ""]
+    seeds = "1 seed" if report.seeds == 1 else f"{report.seeds} seeds"
+    lines = [f"## {report.name}", "", f"{report.about[0].upper()}{report.about[1:]}; {seeds}.", ""]
     lines += ["| Claim | Value | Limit | Holds |", "|---|---|---|---|"]
     lines += [
         f"| {verdict.claim} | {verdict.value:.3g} | {verdict.limit} | {'yes' if verdict.holds else '**no**'} |"
