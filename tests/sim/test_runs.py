@@ -4,7 +4,7 @@ import pytest
 
 from tests.sim.runs import EXACT, poisson, prompt, run
 from vicinal.enginemodel.profiles import profile
-from vicinal.sim.requests import Foresight
+from vicinal.sim.requests import Foresight, UnknownServiceError
 from vicinal.wiring.simulated import Physics, Truth
 from vicinal.workload.arrival import Arrival, Turn
 from vicinal.workload.prompt import Piece
@@ -84,3 +84,17 @@ def test_foresight_changes_what_is_expected_not_what_happens():
     )
     assert list(known.measures.ttft_s) == pytest.approx(list(mean.measures.ttft_s))
     assert EXACT.foresight is Foresight.MEAN
+
+
+def test_a_turn_that_is_refused_does_not_end_its_session():
+    """The second turn fits no endpoint; the third comes its pause later, as a live client would send it."""
+    turns = (Turn(1.0, prompt((1, 200_000)), 4), Turn(2.0, prompt((1, 3200)), 4))
+    made = run([Arrival(0.0, prompt((1, 3200)), 4, later=turns)])
+    assert made.measures.endings == {"done": 2, "too_long": 1}
+    first_end_s = made.measures.e2e_s[0]
+    assert made.measures.arrived_s[1] == pytest.approx(first_end_s + 1.0 + 2.0)
+
+
+def test_a_kind_that_the_cluster_does_not_know_is_refused_by_name():
+    with pytest.raises(UnknownServiceError, match="kind 'gold' and the cluster knows interactive, batch"):
+        run([Arrival(0.0, prompt((1, 100)), 1, service="gold")])

@@ -52,6 +52,8 @@ def test_compare_gives_all_runs_and_a_picture(tmp_path):
         (("simulate", "--cluster", "nodes=4"), "a made cluster has no 'nodes'"),
         (("simulate", "--limit", "5", "--rate", "-1"), "rate must be positive"),
         (("compare", "--policies", "cost,cost"), "named twice"),
+        (("compare", "--limit", "5", "--link-fault", "leaf/r9/up@1"), 'no link is called "leaf/r9/up"'),
+        (("compare", "--limit", "5", "--death", "r9-p1@1"), "no endpoint is called r9-p1"),
         (("compare", "--policies", "cost,bost"), "unknown policy 'bost'"),
         (("compare", "--limit", "5", "--seeds", "1", "--plot", "x.docx"), "no picture format '.docx'"),
     ],
@@ -61,3 +63,13 @@ def test_mistakes_are_one_line_that_names_them(words, said):
     assert ran.returncode == 2
     assert said in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_what_is_left_out_of_a_trace_is_said(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("timestamp_ms,client_id,input_length,output_length\n0,a,100,5\n10,a,100,0\n20,b,100,5\n")
+    ran = vicinal("simulate", "--trace", str(path), "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["completed"] == 2
+    assert "2 requests" in ran.stderr
+    assert "left out: 1" in ran.stderr

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from vicinal.cli.compare_table import arms_table
 from vicinal.cli.problems import UsageError
-from vicinal.cli.run_options import WorkOptions, WorldOptions, run_of
+from vicinal.cli.run_options import WorkOptions, WorldOptions, run_of, tell_work
 from vicinal.cli.run_plots import plot_comparison
 from vicinal.cli.run_progress import RunProgress
 from vicinal.sim.comparison import Arm, arm
@@ -55,6 +55,7 @@ def compare(
     plans = planned(base, names, range(seed, seed + seeds), read_sweep(sweep or []))
     for plan in plans:
         check(cluster_of(plan.run))
+    tell_work(base)
     console = Console(stderr=json)
     with RunProgress(console, len(plans)) as progress, Workers(min(processes or cores(), len(plans))) as workers:
         outcomes = workers.outcomes([plan.run for plan in plans], lambda place, _: progress.done(_words(plans[place])))

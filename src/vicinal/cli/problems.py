@@ -8,6 +8,7 @@ from vicinal.observe.read import NoSuchRequest, RecordError
 from vicinal.policies.registry import UnknownPolicyError
 from vicinal.scenarios.report import ScenarioError
 from vicinal.sim.faults import FaultError
+from vicinal.sim.requests import UnknownServiceError
 from vicinal.tokenizer.errors import TokenizerError
 from vicinal.topology.naming import UnknownLinkError
 from vicinal.wiring.children import ChildFailedError
@@ -25,6 +26,7 @@ PROBLEMS = (
     RunError,
     ScenarioError,
     FaultError,
+    UnknownServiceError,
     UnknownLinkError,
     MadeClusterError,
     ParameterError,

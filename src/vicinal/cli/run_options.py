@@ -6,9 +6,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from vicinal.cli.fault_words import read_death, read_link_fault
+from vicinal.cli.trace_words import tell_trace
 from vicinal.sim.faults import EventFaults, Faults, ReportFaults
 from vicinal.sim.requests import Foresight
-from vicinal.wiring.runs import Run, Work
+from vicinal.wiring.runs import Run, Work, is_made, read_trace
 from vicinal.wiring.simulated import Physics, Truth
 from vicinal.workload.trace import Spread, TraceFormat
 
@@ -103,6 +104,12 @@ class WorldOptions:
             ),
             until_unstable=not self.keep_going,
         )
+
+
+def tell_work(run: Run) -> None:
+    """Say what was read, where the work is a trace."""
+    if not is_made(run.work.source):
+        tell_trace(run.work.source, read_trace(run.work, run.seed))
 
 
 def run_of(work: WorkOptions, world: WorldOptions, policy: str, seed: int) -> Run:

@@ -6,7 +6,7 @@ import msgspec
 from cyclopts import Parameter
 from rich.console import Console
 
-from vicinal.cli.run_options import WorkOptions, WorldOptions, run_of
+from vicinal.cli.run_options import WorkOptions, WorldOptions, run_of, tell_work
 from vicinal.cli.run_progress import RunProgress
 from vicinal.cli.run_tables import one_run
 from vicinal.wiring.runs import execute
@@ -26,6 +26,7 @@ def simulate(
     `vicinal simulate --trace conversation --cluster racks=4 --rate 20`.
     """
     run = run_of(work or WorkOptions(), world or WorldOptions(), policy, seed)
+    tell_work(run)
     console = Console(stderr=json)
     with RunProgress(console) as progress:
         outcome = execute(run, progress.arrived)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from vicinal.cli.live_summary import LiveSummary
 from vicinal.cli.loop import run, stop_on_signal
+from vicinal.cli.trace_words import tell_trace
 from vicinal.config.default import default_cluster
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
@@ -21,7 +22,7 @@ from vicinal.replay.summary import Summary
 from vicinal.replay.table import render
 from vicinal.wiring.embedded import embedded
 from vicinal.workload.prompt import Vocabulary
-from vicinal.workload.trace import Spread, Trace, TraceFormat, load_trace
+from vicinal.workload.trace import Spread, TraceFormat, load_trace
 
 CONVERSATION_REQUESTS = 300
 
@@ -69,30 +70,11 @@ def up(
     workload: Workload
     if replay is not None:
         # Read here already, so that a wrong trace starts nothing, and what is left out of it is said.
-        Console(stderr=True).print(
-            _told(replay, load_trace(replay, Vocabulary(0, 1), trace_format=trace_format, limit=limit)),
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        tell_trace(replay, load_trace(replay, Vocabulary(0, 1), trace_format=trace_format, limit=limit))
         workload = TraceWorkload(str(replay), limit, spread, scale, trace_format)
     else:
         workload = ConversationWorkload(cluster.scheduler.seed, CONVERSATION_REQUESTS if limit is None else limit)
     run(_up(cluster, workload, capture, as_json=json, leave=leave))
-
-
-def _told(path: Path, trace: Trace) -> str:
-    """What was read, and what was not or not as it stands."""
-    counted = [
-        *(("left out", *pair) for pair in trace.skipped.items()),
-        *(("kept", *pair) for pair in trace.assumed.items()),
-    ]
-    return "\n".join(
-        [
-            f"{path}: {trace.requests:,} requests, format {trace.trace_format}",
-            *(f"  {what}: {count:,} ({reason})" for what, reason, count in counted),
-        ]
-    )
 
 
 def _cluster(path: Path | None, port: int, policy: str | None, seed: int | None, speed: float | None) -> Config:

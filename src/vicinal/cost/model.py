@@ -210,9 +210,8 @@ class CostModel:
 
     def _objective_s(self, request: Request) -> float:
         """The larger of the class's floor and its factor times the best unloaded TTFT of this prompt."""
-        service = request.service
         unloaded_s = min((fit.prefill_s(request.prompt_tokens, 0) for fit in self.pools.distinct_fits), default=0.0)
-        return max(service.ttft_floor_s, service.ttft_factor * unloaded_s)
+        return request.service.ttft_objective_s(unloaded_s)
 
 
 def _mean(values: Floats) -> float:

@@ -23,6 +23,10 @@ class ServiceClass:
     tpot_objective_s: float = 0.05
     miss_factor: float = 1.0
 
+    def ttft_objective_s(self, unloaded_ttft_s: float) -> float:
+        """For a prompt that takes `unloaded_ttft_s` where nobody else is."""
+        return max(self.ttft_floor_s, self.ttft_factor * unloaded_ttft_s)
+
 
 INTERACTIVE = ServiceClass("interactive")
 BATCH = ServiceClass(

@@ -79,7 +79,7 @@ def summarise(
         first_s, prompt_tokens = one.ttft_s, one.served.first.prompt_tokens
         if first_s is None or prompt_tokens is None:
             return False
-        objective_s = max(service.ttft_floor_s, service.ttft_factor * unloaded_ttft_s(prompt_tokens))
+        objective_s = service.ttft_objective_s(unloaded_ttft_s(prompt_tokens))
         return first_s <= objective_s and (one.tpot_s is None or one.tpot_s <= service.tpot_objective_s)
 
     duration_s = _duration_s([one.served for one in known])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from vicinal.scenarios.laboratory import Laboratory
+from vicinal.scenarios.report import ScenarioError
 from vicinal.wiring.runs import Run
 
 ATTAINMENT = 0.9
@@ -28,11 +29,11 @@ def best_knee(
 ) -> Knee:
     """Of the policies on the base's work, between the scales `low`, which somebody must meet, and `high`.
 
-    Raises ValueError when nobody meets `low`. Exact to within a tenth.
+    Raises ScenarioError when nobody meets `low`. Exact to within a tenth.
     """
     left = _meeting(laboratory, base, policies, low, about)
     if not left:
-        raise ValueError(f"{about}: no policy meets its objectives at {low:g} times the workload's rate")
+        raise ScenarioError(f"{about}: no policy meets its objectives at {low:g} times the workload's rate")
     best = low
     while high / best > 1.1:
         middle = (best * high) ** 0.5

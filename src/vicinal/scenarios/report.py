@@ -1,8 +1,5 @@
 """What a scenario comes to: figures by arm, and a verdict for each claim. The JSON of `vicinal scenario --json`."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 Figures = dict[str, float | int | str | None]
@@ -39,9 +36,3 @@ def at_most(claim: str, value: float, limit: float) -> Verdict:
 
 def at_least(claim: str, value: float, limit: float) -> Verdict:
     return Verdict(claim, value, f"at least {limit:g}", value >= limit)
-
-
-def as_builtins(report: Report) -> Mapping[str, Any]:
-    """The report as plain values."""
-    plain: Mapping[str, Any] = msgspec.to_builtins(report)
-    return plain

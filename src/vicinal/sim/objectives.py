@@ -14,5 +14,5 @@ class Objectives:
 
     def met(self, service: ServiceClass, prompt_tokens: int, ttft_s: float, tpot_s: float | None) -> bool:
         """An answer of one token meets any TPOT."""
-        objective_s = max(service.ttft_floor_s, service.ttft_factor * self.unloaded_ttft_s(prompt_tokens))
+        objective_s = service.ttft_objective_s(self.unloaded_ttft_s(prompt_tokens))
         return ttft_s <= objective_s and (tpot_s is None or tpot_s <= service.tpot_objective_s)

@@ -15,6 +15,10 @@ _OWN_STREAMS = 1 << 63
 """Answers that nobody repeats are named by streams that no workload uses."""
 
 
+class UnknownServiceError(ValueError):
+    """A workload has requests of a kind that the configuration does not have."""
+
+
 class Foresight(StrEnum):
     """What is known of an answer's length when its request arrives: its true length, or the mean of earlier ones."""
 
@@ -23,7 +27,10 @@ class Foresight(StrEnum):
 
 
 class RequestMaker:
-    """`services` by name, the first of which is the default kind; `model` is asked by arrivals that name none."""
+    """`services` by name, the first of which is the default kind; `model` is asked by arrivals that name none.
+
+    `make` raises UnknownServiceError for a kind that is not among them, as the gateway refuses such a request.
+    """
 
     def __init__(
         self,
@@ -52,7 +59,7 @@ class RequestMaker:
             id=RequestId(f"sim-{number}"),
             model=model,
             tenant=TenantId(arrival.tenant or "default"),
-            service=self._services.get(arrival.service or "", self._default),
+            service=self._service(arrival.service),
             prompt_tokens=prompt_tokens,
             block_tokens=block_tokens,
             block_hashes=pack_hashes(names[: prompt_tokens // block_tokens]),
@@ -62,6 +69,17 @@ class RequestMaker:
             streamed=True,
         )
         return request, names
+
+    def _service(self, name: str | None) -> ServiceClass:
+        if name is None:
+            return self._default
+        try:
+            return self._services[name]
+        except KeyError:
+            raise UnknownServiceError(
+                f"the workload has requests of kind {name!r} and the cluster knows {', '.join(self._services)}: add a "
+                "[[service]] of that name"
+            ) from None
 
     def answered(self, request: Request, output_tokens: int) -> None:
         """An answer is complete: the next guess knows better."""

@@ -143,6 +143,7 @@ class Simulation:
                 # Who is turned away for want of room is backlog: a bounded queue makes no system stable.
                 self._silent -= job.first_s is None and outcome.ending not in _NO_ROOM
                 self.measures.refused(job)
+                self._go_on(job, now)
             case Warn(kind):
                 self.measures.warned(kind)
             case _:
@@ -201,7 +202,12 @@ class Simulation:
         del self._jobs[job.request.id]
         self._requests.answered(job.request, job.arrival.output_tokens)
         self.measures.answered(job)
-        if job.done_s is not None and (following := job.arrival.following(job.done_s)) is not None:
+        if job.done_s is not None:
+            self._go_on(job, job.done_s)
+
+    def _go_on(self, job: Job, ended_s: float) -> None:
+        """The next turn of its session follows, whatever became of this one: the live load client does so too."""
+        if (following := job.arrival.following(ended_s)) is not None:
             self._turns += 1
             self._agenda.add(following.at_s, Rank.ARRIVAL, partial(self._next_turn, following))
 

@@ -11,6 +11,7 @@ class UnknownLinkError(ValueError):
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name = name
+        self._known = tuple(known)
         self.nearest = tuple(get_close_matches(name, known, n=3, cutoff=0.5))
         hint = (
             f"did you mean {' or '.join(self.nearest)}?"
@@ -20,6 +21,10 @@ class UnknownLinkError(ValueError):
             else ""
         )
         super().__init__(f'no link is called "{name}"{f"; {hint}" if hint else ""}')
+
+    def __reduce__(self) -> tuple[type["UnknownLinkError"], tuple[str, tuple[str, ...]]]:
+        """What a run in another process raises is sent here as what it was made of."""
+        return UnknownLinkError, (self.name, self._known)
 
 
 def links_named(links: Sequence[Link], name: str) -> tuple[int, ...]:

@@ -113,11 +113,16 @@ def _made(work: Work, seed: int) -> Iterator[Arrival]:
     return _scaled(made, work.scale)
 
 
-def _of_trace(work: Work, seed: int) -> Iterator[Arrival]:
+def read_trace(work: Work, seed: int) -> Trace:
+    """The trace that the work is made of. Raises TraceError."""
     of_spread = seed if work.spread is Spread.RANDOM else 0
-    trace = trace_of(work.source, work.trace_format, work.limit, work.spread, of_spread)
+    return trace_of(work.source, work.trace_format, work.limit, work.spread, of_spread)
+
+
+def _of_trace(work: Work, seed: int) -> Iterator[Arrival]:
+    trace = read_trace(work, seed)
     scale = work.scale
-    if work.rate is not None:
+    if work.rate is not None and trace.arrivals:
         span_s = trace.arrivals[-1].at_s - trace.arrivals[0].at_s
         if not span_s:
             raise RunError(f"{work.source}: all requests have one stamp, so they cannot come at a rate")
