@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
 from vicinal.domain.ids import EndpointId
+from vicinal.domain.tier import Tier
 from vicinal.kvindex.engine_blocks import EngineBlocks, Oddity
 from vicinal.kvindex.hashing import ROOT, chain, unpack
 from vicinal.kvindex.index import BlockIndex
@@ -17,12 +18,12 @@ ENGINE = EndpointId("p0")
 BLOCK_TOKENS = 2
 
 
-def stored(names, tokens, parent=None, keys=(), incarnation=1, block_tokens=BLOCK_TOKENS, tier="hbm"):
+def stored(names, tokens, parent=None, keys=(), incarnation=1, block_tokens=BLOCK_TOKENS, tier=Tier.HBM):
     token_ids = struct.pack(f"<{len(tokens)}I", *tokens)
     return BlocksStored(ENGINE, incarnation, 0, parent, tuple(names), token_ids, block_tokens, tuple(keys), tier)
 
 
-def removed(*names, incarnation=1, tier="hbm"):
+def removed(*names, incarnation=1, tier=Tier.HBM):
     return BlocksRemoved(ENGINE, incarnation, 0, names, tier)
 
 
@@ -52,7 +53,7 @@ class Twin:
         self.incarnation = event.incarnation
         if isinstance(event, BlocksCleared):
             self.entries = []
-        elif event.tier != "hbm":
+        elif event.tier is not Tier.HBM:
             self.counts["other_tier"] += 1
         elif isinstance(event, BlocksRemoved):
             for name in event.hashes:
@@ -97,7 +98,7 @@ class Twin:
 
 NAMES = st.sampled_from((1, 2, 3, 4, b"five", b"six"))
 INCARNATIONS = st.sampled_from((1, 1, 1, 1, 1, 1, 1, 1, 2, 3))
-TIERS = st.sampled_from(("hbm",) * 9 + ("host",))
+TIERS = st.sampled_from((Tier.HBM,) * 9 + (Tier.HOST,))
 
 
 @st.composite

@@ -7,6 +7,7 @@ from vicinal.domain.ids import EndpointId, EngineHash, RequestId
 from vicinal.domain.plan import Leg
 from vicinal.domain.report import EndpointReport
 from vicinal.domain.request import Request
+from vicinal.domain.tier import Tier
 
 
 class RequestArrived(Struct, frozen=True):
@@ -66,11 +67,11 @@ class ClientGone(Struct, frozen=True):
 
 
 class BlocksStored(Struct, frozen=True):
-    """An engine holds new blocks in HBM. All lists are per block; `token_ids` is packed little-endian uint32, flat.
+    """An engine holds new blocks in one of its tiers. All lists are per block.
 
-    `extra_keys` is what the engine mixes into each block's hash besides tokens (LoRA, cache salt), one bytes per
-    block, empty for none. `parent` is None at the root of a prompt. `block_hashes` are vicinal's own hashes, packed,
-    where the sender knows them; there are no tokens then.
+    `token_ids` is packed little-endian uint32, flat. `extra_keys` is what the engine mixes into each block's hash
+    besides tokens (LoRA, cache salt), one bytes per block, empty for none. `parent` is None at the root of a prompt.
+    `block_hashes` are vicinal's own hashes, packed, where the sender knows them; there are no tokens then.
     """
 
     endpoint: EndpointId
@@ -81,7 +82,7 @@ class BlocksStored(Struct, frozen=True):
     token_ids: bytes
     block_tokens: int
     extra_keys: tuple[bytes, ...] = ()
-    tier: str = "hbm"
+    tier: Tier = Tier.HBM
     block_hashes: bytes = b""
 
 
@@ -90,7 +91,7 @@ class BlocksRemoved(Struct, frozen=True):
     incarnation: int
     sequence: int
     hashes: tuple[EngineHash, ...]
-    tier: str = "hbm"
+    tier: Tier = Tier.HBM
 
 
 class BlocksCleared(Struct, frozen=True):

@@ -19,6 +19,7 @@ from typing import TypeVar
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
 from vicinal.domain.ids import EngineHash
 from vicinal.domain.request import HASH_BYTES
+from vicinal.domain.tier import Tier
 from vicinal.kvindex.hashing import ROOT, TOKEN_BYTES, chain, unpack
 from vicinal.kvindex.index import BlockIndex
 
@@ -82,7 +83,7 @@ class EngineBlocks:
         match event:
             case BlocksCleared():
                 self._restart(slot, event.incarnation)
-            case BlocksStored() | BlocksRemoved() if event.tier != "hbm":
+            case BlocksStored() | BlocksRemoved() if event.tier is not Tier.HBM:
                 self.counts[Oddity.OTHER_TIER] += 1
             case BlocksStored():
                 self._store(slot, names, event)
