@@ -27,8 +27,8 @@ def removed(*names, incarnation=1, tier=Tier.HBM):
     return BlocksRemoved(ENGINE, incarnation, 0, names, tier)
 
 
-def cleared(incarnation=1):
-    return BlocksCleared(ENGINE, incarnation, 0, "reset")
+def cleared(incarnation=1, reason="reset"):
+    return BlocksCleared(ENGINE, incarnation, 0, reason)
 
 
 def blocks_of(tokens, keys=()):
@@ -36,7 +36,7 @@ def blocks_of(tokens, keys=()):
 
 
 class Twin:
-    """One slot. A block is its whole path: a tuple of (tokens, key) from the root."""
+    """One slot. An entry is (tier, name, block); a block is its whole path: a tuple of (tokens, key) from the root."""
 
     def __init__(self):
         self.incarnation = None
@@ -52,18 +52,28 @@ class Twin:
             self.entries = []
         self.incarnation = event.incarnation
         if isinstance(event, BlocksCleared):
-            self.entries = []
-        elif event.tier is not Tier.HBM:
-            self.counts["other_tier"] += 1
+            kept = event.reason == "reset"
+            self.entries = [entry for entry in self.entries if kept and entry[0] is not Tier.HBM]
         elif isinstance(event, BlocksRemoved):
             for name in event.hashes:
-                at = next((i for i, entry in enumerate(self.entries) if entry[0] == name), None)
+                at = next((i for i, entry in enumerate(self.entries) if entry[:2] == (event.tier, name)), None)
                 if at is None:
                     self.counts["unknown_removed"] += 1
                 else:
                     del self.entries[at]
+        elif event.tier is not Tier.HBM and not event.token_ids:
+            for name in event.hashes:
+                path = self.known(event.tier, name)
+                if path is None:
+                    self.counts["unknown_stored"] += 1
+                else:
+                    self.add(event.tier, name, path)
         else:
             self.store(event)
+
+    def known(self, tier, name):
+        places = [at for first in (tier, *Tier) for at in self.entries if at[:2] == (first, name)]
+        return places[0][2] if places else None
 
     def store(self, event):
         if event.block_tokens != BLOCK_TOKENS:
@@ -75,37 +85,42 @@ class Twin:
         if len(event.extra_keys) not in (0, len(event.hashes)):
             self.counts["extra_keys_do_not_fit"] += 1
             return
-        path = () if event.parent is None else next((p for name, p in self.entries if name == event.parent), None)
+        path = () if event.parent is None else self.known(event.tier, event.parent)
         if path is None:
             self.counts["unknown_parent"] += 1
             return
         for number, name in enumerate(event.hashes):
             tokens = event.token_ids[number * 4 * BLOCK_TOKENS : (number + 1) * 4 * BLOCK_TOKENS]
             path = (*path, (tokens, event.extra_keys[number] if event.extra_keys else b""))
-            if (name, path) in self.entries:
-                self.counts["stored_again"] += 1
-            elif any(known == name for known, _ in self.entries):
-                self.counts["renamed"] += 1
-                self.entries = [entry for entry in self.entries if entry[0] != name]
-            self.entries.append((name, path))
+            self.add(event.tier, name, path)
 
-    def held(self):
+    def add(self, tier, name, path):
+        if (tier, name, path) in self.entries:
+            self.counts["stored_again"] += 1
+        elif any(entry[:2] == (tier, name) for entry in self.entries):
+            self.counts["renamed"] += 1
+            self.entries = [entry for entry in self.entries if entry[:2] != (tier, name)]
+        self.entries.append((tier, name, path))
+
+    def held(self, tier):
         return {
             unpack(chain(b"".join(tokens for tokens, _ in path), BLOCK_TOKENS, ROOT, [key for _, key in path]))[-1]
-            for _, path in self.entries
+            for held_in, _, path in self.entries
+            if held_in is tier
         }
 
 
 NAMES = st.sampled_from((1, 2, 3, 4, b"five", b"six"))
 INCARNATIONS = st.sampled_from((1, 1, 1, 1, 1, 1, 1, 1, 2, 3))
-TIERS = st.sampled_from((Tier.HBM,) * 9 + (Tier.HOST,))
+TIERS = st.sampled_from((Tier.HBM,) * 6 + (Tier.HOST,) * 2 + (Tier.REMOTE,))
 
 
 @st.composite
 def stores(draw):
     names = draw(st.lists(NAMES, min_size=1, max_size=3))
-    oddly = draw(st.sampled_from((None,) * 12 + ("size", "tokens", "keys")))
-    count = BLOCK_TOKENS * len(names) + (oddly == "tokens")
+    tier = draw(TIERS)
+    oddly = draw(st.sampled_from((None,) * 12 + ("size", "tokens", "keys") + ("bare",) * 4 * (tier is not Tier.HBM)))
+    count = 0 if oddly == "bare" else BLOCK_TOKENS * len(names) + (oddly == "tokens")
     tokens = [token for _ in range(count) for token in (draw(st.sampled_from((0, 0, 0, 1))),)]
     keys = draw(st.one_of(st.just(()), st.tuples(*[st.sampled_from((b"", b"", b"a"))] * len(names))))
     if oddly == "keys":
@@ -117,7 +132,7 @@ def stores(draw):
         keys=keys,
         incarnation=draw(INCARNATIONS),
         block_tokens=BLOCK_TOKENS + (oddly == "size"),
-        tier=draw(TIERS),
+        tier=tier,
     )
 
 
@@ -130,7 +145,7 @@ EVENTS = st.one_of(
         INCARNATIONS,
         TIERS,
     ),
-    st.builds(cleared, INCARNATIONS),
+    st.builds(cleared, INCARNATIONS, st.sampled_from(("reset", "reset", "gap", "restart"))),
 )
 SLOTS = st.sampled_from((0, 0, 0, 5))
 
@@ -148,15 +163,16 @@ def test_any_events_leave_the_copies_that_the_twin_has(history):
         twins[slot].apply(event)
         index.validate()
         for number, twin in twins.items():
-            held = twin.held()
-            seen |= held
-            assert {block for block in seen if index.holders(block) >> number & 1} == held
-            assert index.blocks_held(number) == len(held)
-            assert engines.names_held(number) == len({name for name, _ in twin.entries})
+            for tier in (Tier.HBM, Tier.HOST, Tier.REMOTE):
+                held = twin.held(tier)
+                seen |= held
+                assert {block for block in seen if index.holders(block, tier) >> number & 1} == held
+                assert index.blocks_held(number, tier) == len(held)
+            assert engines.names_held(number) == len({entry[:2] for entry in twin.entries})
     assert engines.counts == twins[0].counts + twins[5].counts
     for slot, twin in twins.items():
-        for name, _ in twin.entries:
-            engines.apply(slot, removed(name, incarnation=twin.incarnation))
+        for tier, name, _ in twin.entries:
+            engines.apply(slot, removed(name, incarnation=twin.incarnation, tier=tier))
     assert len(index) == 0
 
 
@@ -253,6 +269,47 @@ def test_a_forgotten_slot_is_as_new():
     engines.apply(0, stored((1,), (1, 2), incarnation=1))
     assert index.blocks_held(0) == 1
     assert not engines.counts
+
+
+@pytest.mark.mission("B16")
+def test_what_goes_from_one_tier_stays_in_the_others():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored((1, 2), (1, 2, 3, 4)))
+    engines.apply(0, stored((1, 2), (), tier=Tier.HOST))
+    engines.apply(0, removed(1, 2))
+    assert (index.blocks_held(0), index.blocks_held(0, Tier.HOST), len(index)) == (0, 2, 2)
+    engines.apply(0, stored((1,), (1, 2)))
+    engines.apply(0, removed(1, tier=Tier.HOST))
+    assert [index.holders(block) for block in blocks_of((1, 2, 3, 4))] == [1, 0]
+    assert [index.holders(block, Tier.HOST) for block in blocks_of((1, 2, 3, 4))] == [0, 1]
+    engines.apply(0, stored((3,), (5, 6), parent=2))  # its parent is known in the host tier only
+    engines.apply(0, removed(1, 3))
+    engines.apply(0, removed(2, tier=Tier.HOST))
+    assert len(index) == engines.names_held(0) == 0
+    assert not engines.counts
+
+
+def test_a_reset_is_of_hbm_and_a_gap_of_everything():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored((1,), (1, 2)))
+    for tier in (Tier.HOST, Tier.SSD, Tier.REMOTE):
+        engines.apply(0, stored((1,), (1, 2), tier=tier))
+    engines.apply(0, cleared())
+    assert [index.blocks_held(0, tier) for tier in Tier] == [0, 1, 1, 1]
+    engines.apply(0, cleared(reason="gap"))
+    assert [index.blocks_held(0, tier) for tier in Tier] == [0, 0, 0, 0]
+    assert len(index) == engines.names_held(0) == 0
+
+
+def test_a_block_stored_without_tokens_that_no_tier_knows_is_passed_over():
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored((1,), (1, 2)))
+    engines.apply(0, stored((9, 1), (), tier=Tier.SSD))
+    assert engines.counts == {Oddity.UNKNOWN_STORED: 1}
+    assert index.blocks_held(0, Tier.SSD) == 1
 
 
 def test_hashes_of_ours_stand_for_the_tokens():

@@ -5,6 +5,7 @@ import struct
 import numpy as np
 import pytest
 
+from vicinal.domain.tier import Tier
 from vicinal.kvindex.hashing import ROOT, chain, unpack
 from vicinal.kvindex.index import BlockIndex
 from vicinal.kvindex.invariants import BrokenIndexError
@@ -179,6 +180,31 @@ def test_clearing_a_slot_leaves_other_slots_and_its_planned_requests():
     assert (held(index, LONG, 2), expected(index, LONG, 2)) == ([0, 40], [30, 40])
     assert (index.blocks_held(0), index.blocks_held(1), len(index)) == (0, 40, 40)
     index.validate()
+
+
+@pytest.mark.mission("B16")
+def test_a_match_reaches_into_lower_tiers_and_ends_at_what_no_tier_has():
+    index = BlockIndex(1)
+    blocks = unpack(LONG)
+    index.store(0, ROOT, LONG[: 100 * 8])
+    index.store(0, ROOT, LONG[: 300 * 8], Tier.HOST)
+    index.store(0, blocks[299], LONG[300 * 8 : 400 * 8], Tier.REMOTE)
+    index.expect(1, LONG[: 50 * 8])
+    index.store(1, blocks[49], LONG[50 * 8 : 60 * 8], Tier.SSD)
+    match = index.match(LONG, 3)
+    assert match.expected.tolist() == [100, 50, 0]
+    assert [match.reach(tier).tolist() for tier in Tier] == [[100, 50, 0], [300, 50, 0], [300, 60, 0], [400, 60, 0]]
+    index.remove(0, blocks[150:151], Tier.HOST)
+    assert index.match(LONG, 1).reach(Tier.REMOTE).tolist() == [150]
+    assert match.reach(Tier.HOST).tolist() == [300, 50, 0]  # a match is of its moment
+    index.validate()
+
+
+def test_what_is_in_hbm_only_is_reached_without_a_look_at_other_tiers():
+    index = BlockIndex(1)
+    index.store(0, ROOT, LONG)
+    match = index.match(LONG, 2)
+    assert match.reach(Tier.REMOTE) is match.expected
 
 
 def test_what_a_match_says_cannot_be_written_to():

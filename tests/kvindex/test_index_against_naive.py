@@ -7,12 +7,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from vicinal.domain.tier import Tier
 from vicinal.kvindex.hashing import ROOT, chain, unpack
 from vicinal.kvindex.index import BlockIndex
 from vicinal.kvindex.naive import NaiveIndex
 
 SLOTS = st.sampled_from((0, 1, 7, 8, 70))
 SLOTS_ASKED = 71
+TIERS = st.sampled_from((*(Tier.HBM,) * 5, *Tier))
 PATHS = st.lists(st.sampled_from((0, 0, 0, 1)), max_size=9).map(tuple)
 PROBES = [(0,) * 9, (0, 0, 0, 0, 1, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 1, 0, 0, 1), (1, 0, 0)]
 
@@ -30,29 +32,29 @@ class TwoIndexes(RuleBasedStateMachine):
         self.index = BlockIndex(1, run_blocks_max)
         self.naive = NaiveIndex(1)
 
-    @rule(slot=SLOTS, path=PATHS, known=st.integers(0, 9))
-    def store(self, slot, path, known):
+    @rule(slot=SLOTS, path=PATHS, known=st.integers(0, 9), tier=TIERS)
+    def store(self, slot, path, known, tier):
         hashes = hashes_of(path)
         known = min(known, len(path))
         parent = unpack(hashes)[known - 1] if known else ROOT
         rest = hashes[known * 8 :]
-        assert self.index.store(slot, parent, rest) == self.naive.store(slot, parent, rest)
+        assert self.index.store(slot, parent, rest, tier) == self.naive.store(slot, parent, rest, tier)
 
-    @rule(slot=SLOTS, path=PATHS)
-    def store_whole(self, slot, path):
-        assert self.index.store(slot, ROOT, hashes_of(path))
-        assert self.naive.store(slot, ROOT, hashes_of(path))
+    @rule(slot=SLOTS, path=PATHS, tier=TIERS)
+    def store_whole(self, slot, path, tier):
+        assert self.index.store(slot, ROOT, hashes_of(path), tier)
+        assert self.naive.store(slot, ROOT, hashes_of(path), tier)
 
-    @rule(slot=SLOTS, path=PATHS, chosen=st.sets(st.integers(0, 8)))
-    def remove(self, slot, path, chosen):
+    @rule(slot=SLOTS, path=PATHS, chosen=st.sets(st.integers(0, 8)), tier=TIERS)
+    def remove(self, slot, path, chosen, tier):
         blocks = [block for number, block in enumerate(unpack(hashes_of(path))) if number in chosen]
-        self.index.remove(slot, blocks + blocks[:1])
-        self.naive.remove(slot, blocks)
+        self.index.remove(slot, blocks + blocks[:1], tier)
+        self.naive.remove(slot, blocks, tier)
 
-    @rule(slot=SLOTS)
-    def clear(self, slot):
-        self.index.clear(slot)
-        self.naive.clear(slot)
+    @rule(slot=SLOTS, tiers=st.sampled_from((tuple(Tier), (Tier.HBM,), (Tier.HOST, Tier.SSD))))
+    def clear(self, slot, tiers):
+        self.index.clear(slot, tiers)
+        self.naive.clear(slot, tiers)
 
     @rule(slot=SLOTS, path=PATHS)
     def expect(self, slot, path):
@@ -72,10 +74,12 @@ class TwoIndexes(RuleBasedStateMachine):
         self.index.validate()
         self.naive.validate()
         assert len(self.index) == len(self.naive)
-        for slot in (0, 1, 7, 8, 70):
-            assert self.index.blocks_held(slot) == self.naive.blocks_held(slot)
-            assert self.index.held_among(slot, BLOCKS) == self.naive.held_among(slot, BLOCKS)
-        assert [self.index.holders(block) for block in BLOCKS] == [self.naive.holders(block) for block in BLOCKS]
+        ours, theirs = self.index, self.naive
+        for tier in Tier:
+            for slot in (0, 1, 7, 8, 70):
+                assert ours.blocks_held(slot, tier) == theirs.blocks_held(slot, tier)
+                assert ours.held_among(slot, BLOCKS, tier) == theirs.held_among(slot, BLOCKS, tier)
+            assert [ours.holders(block, tier) for block in BLOCKS] == [theirs.holders(block, tier) for block in BLOCKS]
         self.compare(hashes_of(PROBES[0]))
         self.compare(hashes_of(PROBES[1]))
 
@@ -84,6 +88,8 @@ class TwoIndexes(RuleBasedStateMachine):
         assert [ours.ready_at(slot) for slot in range(SLOTS_ASKED)] == theirs.ready.tolist()
         assert ours.ready.tolist() == theirs.ready.tolist()
         assert ours.expected.tolist() == theirs.expected.tolist()
+        for tier in Tier:
+            assert ours.reach(tier).tolist() == theirs.reach(tier).tolist()
 
 
 class TwoIndexesWithCollisions(TwoIndexes):
@@ -93,9 +99,10 @@ class TwoIndexesWithCollisions(TwoIndexes):
         lambda blocks: struct.pack(f"<{len(blocks)}Q", *blocks)
     )
 
-    @rule(slot=SLOTS, path=PATHS)
-    def store_whole(self, slot, path):
-        assert self.index.store(slot, ROOT, hashes_of(path)) == self.naive.store(slot, ROOT, hashes_of(path))
+    @rule(slot=SLOTS, path=PATHS, tier=TIERS)
+    def store_whole(self, slot, path, tier):
+        hashes = hashes_of(path)
+        assert self.index.store(slot, ROOT, hashes, tier) == self.naive.store(slot, ROOT, hashes, tier)
 
     @rule(slot=SLOTS, path=PATHS)
     def expect(self, slot, path):

@@ -6,6 +6,13 @@ only. A block may have several engine hashes (settings that differ, a restart in
 physical copies under the same hash (vLLM stores and removes each of them with an event of its own), so a copy is gone
 when the last of them is. Both are rare, so only a second one costs a counter.
 
+Each tier has names of its own: what is removed from one stays in the others. An engine that stores a block in a lower
+tier may leave out its tokens and its parent; its name then says which block it is, if any tier of that engine has it.
+
+A *reset* is of the prefix cache in HBM: what vLLM says (AllBlocksCleared) comes from there, and nothing is known to
+happen to the tiers below. A restart or a gap makes all tiers unknown, also those that may have outlived the process:
+nothing says that they did.
+
 The feed gives each event once and in order (gaps become `BlocksCleared`). What cannot be used is counted by name in
 `counts` and has the effect written there; no event raises.
 """
@@ -20,7 +27,7 @@ from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
 from vicinal.domain.ids import EngineHash
 from vicinal.domain.request import HASH_BYTES
 from vicinal.domain.tier import Tier
-from vicinal.kvindex.hashing import ROOT, TOKEN_BYTES, chain, unpack
+from vicinal.kvindex.hashing import ROOT, TOKEN_BYTES, chain, pack_hashes, unpack
 from vicinal.kvindex.index import BlockIndex
 
 _Key = TypeVar("_Key")
@@ -33,10 +40,10 @@ class Oddity(StrEnum):
 
     OLD_INCARNATION = "old_incarnation"  # of an engine process that is gone: the event is dropped
     NEW_INCARNATION = "new_incarnation"  # the engine started again: its slot is cleared, then the event is applied
-    OTHER_TIER = "other_tier"  # not HBM: the event is dropped
     WRONG_BLOCK_SIZE = "wrong_block_size"  # not the index's: the event is dropped; sizes do not mix in one index
     TOKENS_DO_NOT_FIT = "tokens_do_not_fit"  # not block_tokens (or one hash of ours) per hash: the event is dropped
     EXTRA_KEYS_DO_NOT_FIT = "extra_keys_do_not_fit"  # neither none nor one per hash: the event is dropped
+    UNKNOWN_STORED = "unknown_stored"  # counted per hash: stored without tokens, and not known: it is passed over
     UNKNOWN_PARENT = "unknown_parent"  # continues a block never heard of: the event is dropped
     COLLISION = "collision"  # two prefixes with one hash: the event is dropped, the first keeps the place
     UNKNOWN_REMOVED = "unknown_removed"  # counted per hash: that hash is passed over
@@ -46,9 +53,8 @@ class Oddity(StrEnum):
 
 @dataclass(slots=True)
 class _Names:
-    """One slot's names. `more_stores` and `more_names` count only what comes on top of the first."""
+    """The names in one tier of a slot. `more_stores` and `more_names` count only what comes on top of the first."""
 
-    incarnation: int
     blocks: dict[EngineHash, int] = field(default_factory=dict)
     more_stores: Counter[EngineHash] = field(default_factory=Counter)
     more_names: Counter[int] = field(default_factory=Counter)
@@ -56,6 +62,28 @@ class _Names:
     def all_new(self, hashes: Sequence[EngineHash]) -> bool:
         """None of these names is known or comes twice."""
         return self.blocks.keys().isdisjoint(hashes) and len(set(hashes)) == len(hashes)
+
+
+@dataclass(slots=True)
+class _Engine:
+    """An engine's life: its incarnation, and its names in each tier that it has used."""
+
+    incarnation: int
+    tiers: dict[Tier, _Names] = field(default_factory=lambda: {Tier.HBM: _Names()})
+
+    def names(self, tier: Tier) -> _Names:
+        names = self.tiers.get(tier)
+        if names is None:
+            names = self.tiers[tier] = _Names()
+        return names
+
+    def block(self, name: EngineHash, first: _Names) -> int | None:
+        """What a name stands for, by the names of one tier and then by those of the others, HBM first."""
+        block = first.blocks.get(name)
+        if block is None and len(self.tiers) > 1:
+            others = (self.tiers[tier] for tier in Tier if tier in self.tiers)
+            return next((known for names in others if (known := names.blocks.get(name)) is not None), None)
+        return block
 
 
 class EngineBlocks:
@@ -67,28 +95,31 @@ class EngineBlocks:
     def __init__(self, index: BlockIndex) -> None:
         self.index = index
         self.counts: Counter[str] = Counter()
-        self._slots: dict[int, _Names] = {}
+        self._slots: dict[int, _Engine] = {}
 
     def apply(self, slot: int, event: BlockEvent) -> None:
         """Take in one event of the engine in `slot`."""
-        names = self._slots.get(slot)
-        if names is None:
-            names = self._slots[slot] = _Names(event.incarnation)
-        elif event.incarnation < names.incarnation:
+        engine = self._slots.get(slot)
+        if engine is None:
+            engine = self._slots[slot] = _Engine(event.incarnation)
+        elif event.incarnation < engine.incarnation:
             self.counts[Oddity.OLD_INCARNATION] += 1
             return
-        elif event.incarnation > names.incarnation:
+        elif event.incarnation > engine.incarnation:
             self.counts[Oddity.NEW_INCARNATION] += 1
-            names = self._restart(slot, event.incarnation)
+            self.index.clear(slot)
+            engine = self._slots[slot] = _Engine(event.incarnation)
         match event:
-            case BlocksCleared():
-                self._restart(slot, event.incarnation)
-            case BlocksStored() | BlocksRemoved() if event.tier is not Tier.HBM:
-                self.counts[Oddity.OTHER_TIER] += 1
             case BlocksStored():
-                self._store(slot, names, event)
+                self._store(slot, engine, event)
             case BlocksRemoved():
-                self._remove(slot, names, event)
+                self._remove(slot, engine, event)
+            case BlocksCleared(reason="reset"):
+                self.index.clear(slot, (Tier.HBM,))
+                engine.tiers[Tier.HBM] = _Names()
+            case BlocksCleared():
+                self.index.clear(slot)
+                engine.tiers = {Tier.HBM: _Names()}
 
     def forget(self, slot: int) -> None:
         """The engine left: nothing it said, its incarnation included, counts for who gets the slot next."""
@@ -96,32 +127,45 @@ class EngineBlocks:
         self._slots.pop(slot, None)
 
     def names_held(self, slot: int) -> int:
-        """Engine hashes remembered for a slot: what this map costs in memory."""
-        names = self._slots.get(slot)
-        return 0 if names is None else len(names.blocks)
+        """Engine hashes remembered for a slot, over all tiers: what this map costs in memory."""
+        engine = self._slots.get(slot)
+        return 0 if engine is None else sum(len(names.blocks) for names in engine.tiers.values())
 
-    def _restart(self, slot: int, incarnation: int) -> _Names:
-        self.index.clear(slot)
-        names = self._slots[slot] = _Names(incarnation)
-        return names
-
-    def _store(self, slot: int, names: _Names, event: BlocksStored) -> None:
+    def _store(self, slot: int, engine: _Engine, event: BlocksStored) -> None:
+        names = engine.names(event.tier)
+        if event.tier is not Tier.HBM and not event.token_ids and not event.block_hashes:
+            self._store_known(slot, engine, names, event)
+            return
         misfit = self._misfit(event)
-        parent = ROOT if event.parent is None else names.blocks.get(event.parent)
+        parent = ROOT if event.parent is None else engine.block(event.parent, names)
         if misfit is not None or parent is None:
             self.counts[misfit or Oddity.UNKNOWN_PARENT] += 1
             return
         packed = event.block_hashes or chain(event.token_ids, event.block_tokens, parent, event.extra_keys)
+        self._store_chain(slot, names, event.tier, event.hashes, parent, packed)
+
+    def _store_known(self, slot: int, engine: _Engine, names: _Names, event: BlocksStored) -> None:
+        """A store that names blocks and does not describe them."""
+        for name in event.hashes:
+            block = engine.block(name, names)
+            if block is None:
+                self.counts[Oddity.UNKNOWN_STORED] += 1
+            else:
+                self._store_chain(slot, names, event.tier, (name,), self.index.parent(block), pack_hashes((block,)))
+
+    def _store_chain(
+        self, slot: int, names: _Names, tier: Tier, hashes: Sequence[EngineHash], parent: int, packed: bytes
+    ) -> None:
         blocks = unpack(packed)
-        held = self.index.held_among(slot, blocks)
-        if not self.index.store(slot, parent, packed):
+        held = self.index.held_among(slot, blocks, tier)
+        if not self.index.store(slot, parent, packed, tier):
             self.counts[Oddity.COLLISION] += 1
             return
-        if not held and names.all_new(event.hashes):
-            names.blocks.update(zip(event.hashes, blocks, strict=True))
+        if not held and names.all_new(hashes):
+            names.blocks.update(zip(hashes, blocks, strict=True))
             return
         given_up: set[int] = set()
-        for name, block in zip(event.hashes, blocks, strict=True):
+        for name, block in zip(hashes, blocks, strict=True):
             known = names.blocks.get(name)
             if known == block:
                 self.counts[Oddity.STORED_AGAIN] += 1
@@ -138,7 +182,7 @@ class EngineBlocks:
             elif block in held:
                 names.more_names[block] += 1
             held.add(block)
-        self.index.remove(slot, given_up)
+        self.index.remove(slot, given_up, tier)
 
     def _misfit(self, event: BlocksStored) -> Oddity | None:
         if event.block_tokens != self.index.block_tokens:
@@ -153,7 +197,8 @@ class EngineBlocks:
             return Oddity.EXTRA_KEYS_DO_NOT_FIT
         return None
 
-    def _remove(self, slot: int, names: _Names, event: BlocksRemoved) -> None:
+    def _remove(self, slot: int, engine: _Engine, event: BlocksRemoved) -> None:
+        names = engine.names(event.tier)
         given_up: list[int] = []
         for name in event.hashes:
             block = names.blocks.get(name)
@@ -163,7 +208,7 @@ class EngineBlocks:
                 del names.blocks[name]
                 if self._last_name(names, block):
                     given_up.append(block)
-        self.index.remove(slot, given_up)
+        self.index.remove(slot, given_up, event.tier)
 
     def _last_name(self, names: _Names, block: int) -> bool:
         """Take one name away from a block; whether it was the last."""

@@ -4,6 +4,9 @@ Blocks have vicinal's chained hashes (hashing.py), endpoints small numbers (slot
 copy is what an engine said it holds. A *filling* copy is what a planned request will make: it counts from the moment
 of the plan, so that a burst of siblings goes where the first of them went, instead of scattering.
 
+Copies are kept per tier. A request fills HBM only, so filling copies have no tier. A copy in a remote store counts for
+the slot that announced it: whether another engine could read it there is not known here.
+
 Nothing assumes that holders shrink along a chain. An engine may drop a block and keep the next; a match then ends at
 the hole, and comes back whole when the block does.
 """
@@ -13,9 +16,10 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from vicinal.domain.request import HASH_BYTES
+from vicinal.domain.tier import Tier
 from vicinal.kvindex.invariants import check
 from vicinal.kvindex.match import Match
-from vicinal.kvindex.run import Run
+from vicinal.kvindex.run import DEPTHS, Run, depth
 from vicinal.kvindex.tree import RunTree
 
 RUN_BLOCKS_MAX = 128
@@ -32,33 +36,37 @@ class BlockIndex:
     def __init__(self, block_tokens: int, run_blocks_max: int = RUN_BLOCKS_MAX) -> None:
         self.block_tokens = block_tokens
         self._tree = RunTree(run_blocks_max)
-        self._held: Counter[int] = Counter()
+        self._held: list[Counter[int]] = [Counter() for _ in DEPTHS]
 
     def __len__(self) -> int:
         """Blocks known: held or filling somewhere, or on the path to one that is."""
         return len(self._tree.where)
 
-    def blocks_held(self, slot: int) -> int:
-        """Ready copies in this slot."""
-        return self._held[slot]
+    def blocks_held(self, slot: int, tier: Tier = Tier.HBM) -> int:
+        """Ready copies in this tier of the slot."""
+        return self._held[depth(tier)][slot]
 
-    def holders(self, block: int) -> int:
-        """The slots with a ready copy of this block, as a mask; 0 for an unknown block."""
+    def holders(self, block: int, tier: Tier = Tier.HBM) -> int:
+        """The slots with a ready copy of this block in the tier, as a mask; 0 for an unknown block."""
         run = self._tree.where.get(block)
-        return 0 if run is None else run.holders
+        return 0 if run is None else run.held_in(depth(tier))
 
-    def held_among(self, slot: int, blocks: Iterable[int]) -> set[int]:
-        """Those of `blocks` of which the slot has a ready copy."""
-        where, bit = self._tree.where, 1 << slot
-        return {block for block in blocks if (run := where.get(block)) is not None and run.holders & bit}
+    def parent(self, block: int) -> int:
+        """The block before a known block in its prefix; ROOT for a prompt's first. KeyError for an unknown block."""
+        return self._tree.above(self._tree.where[block], block)
+
+    def held_among(self, slot: int, blocks: Iterable[int], tier: Tier = Tier.HBM) -> set[int]:
+        """Those of `blocks` of which the slot has a ready copy in the tier."""
+        where, bit, at = self._tree.where, 1 << slot, depth(tier)
+        return {block for block in blocks if (run := where.get(block)) is not None and run.held_in(at) & bit}
 
     def match(self, hashes: bytes, slots: int) -> Match:
         """How much of a prompt each of the slots 0 to `slots` - 1 has, from the prompt's start."""
         stretches, _ = self._tree.follow(self._tree.root, 0, hashes)
         return Match(stretches, slots)
 
-    def store(self, slot: int, parent: int, hashes: bytes) -> bool:
-        """Note ready copies of a chain that continues `parent` (ROOT, or a known block).
+    def store(self, slot: int, parent: int, hashes: bytes, tier: Tier = Tier.HBM) -> bool:
+        """Note ready copies, in one tier, of a chain that continues `parent` (ROOT, or a known block).
 
         False, and nothing is stored, when the parent is unknown or a new block's hash already has another place.
         """
@@ -70,46 +78,51 @@ class BlockIndex:
         rest = hashes[done:]
         if self._tree.fresh_bytes(rest) < len(rest):
             return False
-        bit = 1 << slot
+        bit, at = 1 << slot, depth(tier)
         gained_bytes = len(rest)
         for run, start, stop in stretches:
             offset = stop
-            if not run.holders & bit:
+            if not run.held_in(at) & bit:
                 gained_bytes += stop - start
                 run = self._tree.carve(run, start, stop)
-                run.holders |= bit
+                run.flip(at, bit)
                 offset = len(run.hashes)
         if rest:
-            self._tree.grow(run, offset, rest, Run(b"", holders=bit))
-        self._held[slot] += gained_bytes // HASH_BYTES
+            copies = Run(b"")
+            copies.flip(at, bit)
+            self._tree.grow(run, offset, rest, copies)
+        self._held[at][slot] += gained_bytes // HASH_BYTES
         self._tree.settle()
         return True
 
-    def remove(self, slot: int, hashes: Iterable[int]) -> None:
-        """Forget ready copies. Blocks of which the slot has none are passed over."""
-        bit = 1 << slot
+    def remove(self, slot: int, hashes: Iterable[int], tier: Tier = Tier.HBM) -> None:
+        """Forget ready copies in one tier; those in others stay. Blocks of which the slot has none are passed over."""
+        bit, at = 1 << slot, depth(tier)
         places: dict[Run, set[int]] = {}
         for block in hashes:
             run = self._tree.where.get(block)
-            if run is not None and run.holders & bit:
+            if run is not None and run.held_in(at) & bit:
                 places.setdefault(run, set()).add(run.place(block.to_bytes(HASH_BYTES, "little")))
         for run, offsets in places.items():
-            self._held[slot] -= len(offsets)
+            self._held[at][slot] -= len(offsets)
             for start, stop in reversed(_ranges(sorted(offsets))):  # back to front: carving leaves the front in place
-                part = self._tree.carve(run, start, stop)
-                part.holders ^= bit
+                self._tree.carve(run, start, stop).flip(at, bit)
         self._tree.settle()
 
-    def clear(self, slot: int) -> None:
-        """Forget all ready copies of a slot. Its filling ones stay: they belong to requests, which end them.
+    def clear(self, slot: int, tiers: Iterable[Tier] = Tier) -> None:
+        """Forget all ready copies of a slot, in all tiers or in these. Its filling ones stay: they belong to requests,
+        which end them.
 
         Takes time in proportion to the runs of the whole index; it is for resets and restarts.
         """
         bit = 1 << slot
-        for run in [run for run in self._tree.runs() if run.holders & bit]:
-            self._tree.carve(run, 0, len(run.hashes)).holders ^= bit
-        del self._held[slot]
-        self._tree.settle()
+        for at in map(depth, tiers):
+            if not self._held[at][slot]:
+                continue
+            for run in [run for run in self._tree.runs() if run.held_in(at) & bit]:
+                self._tree.carve(run, 0, len(run.hashes)).flip(at, bit)
+            del self._held[at][slot]
+            self._tree.settle()
 
     def expect(self, slot: int, hashes: bytes) -> int:
         """Count one more planned request that will leave this chain, from the root, in the slot.

@@ -5,11 +5,11 @@ The tree is well formed (links, keys and the finder agree), coarse (no two runs 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.kvindex.hashing import unpack
-from vicinal.kvindex.run import Run
+from vicinal.kvindex.run import DEPTHS, NO_LOWER, Run
 from vicinal.kvindex.tree import RunTree
 
 
@@ -17,13 +17,14 @@ class BrokenIndexError(AssertionError):
     """An invariant of the index does not hold; the message says which."""
 
 
-def check(tree: RunTree, held: Mapping[int, int]) -> None:
-    """Raises BrokenIndexError unless every invariant of `tree` holds and `held` counts its ready copies per slot."""
+def check(tree: RunTree, held: Sequence[Mapping[int, int]]) -> None:
+    """Raises BrokenIndexError unless every invariant of `tree` holds and `held` counts its ready copies, by tier and
+    slot."""
     root = tree.root
     _must(not root.hashes and root.idle and root.parent is None, "the root has no blocks, copies or parent")
     _check_children(tree, root)
     known: set[int] = set()
-    count: Counter[int] = Counter()
+    count: list[Counter[int]] = [Counter() for _ in DEPTHS]
     for run in tree.runs():
         _check_run(tree, run)
         _check_children(tree, run)
@@ -31,16 +32,17 @@ def check(tree: RunTree, held: Mapping[int, int]) -> None:
         _must(known.isdisjoint(blocks) and len(set(blocks)) == len(blocks), "a block has one place")
         _must(all(tree.where.get(block) is run for block in blocks), "each block is found in its run")
         known.update(blocks)
-        for slot in _slots(run.holders):
-            count[slot] += run.blocks
+        for at in DEPTHS:
+            count[at].update(dict.fromkeys(_slots(run.held_in(at)), run.blocks))
     _must(len(known) == len(tree.where), "the finder knows no other blocks")
-    _must(count == Counter(held), "the ready copies of each slot are counted")
+    _must(count == [Counter(of_tier) for of_tier in held], "the ready copies of each slot are counted, by tier")
 
 
 def _check_run(tree: RunTree, run: Run) -> None:
     size = len(run.hashes)
     _must(0 < size <= tree.run_bytes_max and size % HASH_BYTES == 0, "a run has 1 to the maximum of blocks")
     _must(bool(run.children) or not run.idle, "a path ends in a block that is held or filling")
+    _must(any(run.lower) or run.lower is NO_LOWER, "what is in HBM only takes no room for other tiers")
     _must(all(amount > 0 for amount in run.filling.values()), "expectations are counted from 1")
     _must(set(_slots(run.expected)) == set(run.filling), "the expected mask shows the slots that fill")
 

@@ -12,26 +12,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.domain.request import HASH_BYTES
+from vicinal.domain.tier import Tier
+from vicinal.kvindex.run import NO_LOWER, depth
 from vicinal.kvindex.tree import Stretch
 
 
 class Match:
     """Blocks of a prompt per slot, int32, shape (slots,), contiguous from the prompt's start; read-only.
 
-    `expected` counts blocks with a copy that is ready or that a planned request will have made by then, `ready` only
-    the former, when it is asked for. It is made of a walk from the root (`RunTree.follow`), for slots 0 to `slots` - 1.
+    `expected` counts blocks with a copy in HBM that is ready or that a planned request will have made by then, `ready`
+    only the former, when it is asked for. `reach` looks into the lower tiers too. It is made of a walk from the root
+    (`RunTree.follow`), for slots 0 to `slots` - 1.
     """
 
     def __init__(self, stretches: Sequence[Stretch], slots: int) -> None:
         # The masks are taken now: runs change with the next event.
         self._ready = [(run.holders, stop - start) for run, start, stop in stretches]
         self._slots = slots
-        expected = [(run.holders | run.expected, stop - start) for run, start, stop in stretches]
-        self.expected = _fixed(_lengths(expected, slots))
+        self._lower = [run.lower for run, _, _ in stretches]
+        self._expected = [(run.holders | run.expected, stop - start) for run, start, stop in stretches]
+        self.expected = _fixed(_lengths(self._expected, slots))
 
     @cached_property
     def ready(self) -> NDArray[np.int32]:
         return _fixed(_lengths(self._ready, self._slots))
+
+    def reach(self, tier: Tier) -> NDArray[np.int32]:
+        """Blocks of the prompt, from its start, each of which is expected in HBM or ready in a tier down to `tier`.
+
+        Never less than `expected`, which is what HBM reaches. What a slot has in a remote store is what it announced.
+        """
+        if all(lower is NO_LOWER for lower in self._lower):
+            return self.expected
+        counted = depth(tier)
+        reached: list[tuple[int, int]] = []
+        for (mask, size_bytes), lower in zip(self._expected, self._lower, strict=True):
+            for further in lower[:counted]:
+                mask |= further
+            reached.append((mask, size_bytes))
+        return _fixed(_lengths(reached, self._slots))
 
     def ready_at(self, slot: int) -> int:
         """One element of `ready`, without the others."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vicinal.domain.tier import Tier
 from vicinal.kvindex.hashing import ROOT, unpack
 
 
@@ -16,60 +17,61 @@ class NaiveMatch:
 
     ready: NDArray[np.int32]
     expected: NDArray[np.int32]
+    reaches: dict[Tier, NDArray[np.int32]]
+
+    def reach(self, tier: Tier) -> NDArray[np.int32]:
+        return self.reaches[tier]
 
 
 class NaiveIndex:
-    """Each known block's parent, the set of ready copies, and the count of plans per filling copy."""
+    """Each known block's parent, the set of ready copies per tier, and the count of plans per filling copy."""
 
     def __init__(self, block_tokens: int) -> None:
         self.block_tokens = block_tokens
         self.parents: dict[int, int] = {}
-        self.ready: set[tuple[int, int]] = set()
+        self.ready: dict[Tier, set[tuple[int, int]]] = {tier: set() for tier in Tier}
         self.filling: Counter[tuple[int, int]] = Counter()
 
     def __len__(self) -> int:
         return len(self.parents)
 
-    def blocks_held(self, slot: int) -> int:
-        return sum(1 for holder, _ in self.ready if holder == slot)
+    def blocks_held(self, slot: int, tier: Tier = Tier.HBM) -> int:
+        return sum(1 for holder, _ in self.ready[tier] if holder == slot)
 
-    def holders(self, block: int) -> int:
-        return sum(1 << slot for slot, held in self.ready if held == block)
+    def holders(self, block: int, tier: Tier = Tier.HBM) -> int:
+        return sum(1 << slot for slot, held in self.ready[tier] if held == block)
 
-    def held_among(self, slot: int, blocks: Iterable[int]) -> set[int]:
-        return {block for block in blocks if (slot, block) in self.ready}
+    def held_among(self, slot: int, blocks: Iterable[int], tier: Tier = Tier.HBM) -> set[int]:
+        return {block for block in blocks if (slot, block) in self.ready[tier]}
 
     def match(self, hashes: bytes, slots: int) -> NaiveMatch:
-        ready = np.zeros(slots, dtype=np.int32)
-        expected = np.zeros(slots, dtype=np.int32)
         path = self._path(hashes)
-        for slot in range(slots):
-            for block in path:
-                if (slot, block) not in self.ready:
-                    break
-                ready[slot] += 1
-            for block in path:
-                if (slot, block) not in self.ready and not self.filling[slot, block]:
-                    break
-                expected[slot] += 1
-        return NaiveMatch(ready, expected)
+        hbm = self.ready[Tier.HBM]
+        usable = hbm | {copy for copy, count in self.filling.items() if count}
+        ready, expected = _leading(path, hbm, slots), _leading(path, usable, slots)
+        reaches: dict[Tier, NDArray[np.int32]] = {}
+        for tier in Tier:
+            usable = usable | self.ready[tier]
+            reaches[tier] = _leading(path, usable, slots)
+        return NaiveMatch(ready, expected, reaches)
 
-    def store(self, slot: int, parent: int, hashes: bytes) -> bool:
+    def store(self, slot: int, parent: int, hashes: bytes, tier: Tier = Tier.HBM) -> bool:
         if parent != ROOT and parent not in self.parents:
             return False
         blocks = unpack(hashes)
         if self._placeable(parent, blocks) < len(blocks):
             return False
         self._place(parent, blocks)
-        self.ready.update((slot, block) for block in blocks)
+        self.ready[tier].update((slot, block) for block in blocks)
         return True
 
-    def remove(self, slot: int, hashes: Iterable[int]) -> None:
-        self.ready.difference_update((slot, block) for block in hashes)
+    def remove(self, slot: int, hashes: Iterable[int], tier: Tier = Tier.HBM) -> None:
+        self.ready[tier].difference_update((slot, block) for block in hashes)
         self._prune()
 
-    def clear(self, slot: int) -> None:
-        self.ready = {copy for copy in self.ready if copy[0] != slot}
+    def clear(self, slot: int, tiers: Iterable[Tier] = Tier) -> None:
+        for tier in tiers:
+            self.ready[tier] = {copy for copy in self.ready[tier] if copy[0] != slot}
         self._prune()
 
     def expect(self, slot: int, hashes: bytes) -> int:
@@ -90,9 +92,12 @@ class NaiveIndex:
 
     def validate(self) -> None:
         """Every copy is of a known block, and every known block is needed."""
-        needed = {block for _, block in self.ready} | {block for (_, block), count in self.filling.items() if count}
+        needed = self._held() | {block for (_, block), count in self.filling.items() if count}
         assert needed <= self.parents.keys()
         assert set(self.parents) - needed <= set(self.parents.values())
+
+    def _held(self) -> set[int]:
+        return {block for copies in self.ready.values() for _, block in copies}
 
     def _path(self, hashes: bytes) -> list[int]:
         """The leading blocks of a chain that are known in their place."""
@@ -122,7 +127,7 @@ class NaiveIndex:
 
     def _prune(self) -> None:
         self.filling = +self.filling
-        needed = {block for _, block in self.ready} | {block for _, block in self.filling}
+        needed = self._held() | {block for _, block in self.filling}
         while True:
             inner = set(self.parents.values())
             dead = [block for block in self.parents if block not in needed and block not in inner]
@@ -130,3 +135,14 @@ class NaiveIndex:
                 return
             for block in dead:
                 del self.parents[block]
+
+
+def _leading(path: list[int], copies: set[tuple[int, int]], slots: int) -> NDArray[np.int32]:
+    """Per slot, how many blocks from the first it has a copy of, without a hole."""
+    found = np.zeros(slots, dtype=np.int32)
+    for slot in range(slots):
+        for block in path:
+            if (slot, block) not in copies:
+                break
+            found[slot] += 1
+    return found

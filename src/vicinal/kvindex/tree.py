@@ -42,6 +42,13 @@ class RunTree:
         run = self.where.get(block)
         return None if run is None else (run, run.place(block.to_bytes(HASH_BYTES, "little")) + HASH_BYTES)
 
+    def above(self, run: Run, block: int) -> int:
+        """The block before one of a run's; ROOT for a prompt's first."""
+        at, hashes = run.place(block.to_bytes(HASH_BYTES, "little")), run.hashes
+        if not at:
+            at, hashes = len(run.parent.hashes) if run.parent else 0, run.parent.hashes if run.parent else b""
+        return int.from_bytes(hashes[at - HASH_BYTES : at], "little") if at else ROOT
+
     def follow(self, run: Run, start: int, hashes: bytes) -> tuple[list[Stretch], int]:
         """Walk `hashes` down from offset `start` of `run`: the stretches that agree, and how many bytes they cover."""
         stretches: list[Stretch] = []
