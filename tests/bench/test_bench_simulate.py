@@ -49,6 +49,13 @@ def test_without_a_peer_nothing_is_claimed(trace, monkeypatch):
         assert (figure.peer, figure.ratio, figure.aim, figure.holds) == (None, None, None, None)
 
 
+def test_without_a_trace_requests_are_made(monkeypatch):
+    monkeypatch.delenv("VICINAL_TRACES", raising=False)
+    cpu, _, _, longer, _ = figures(limit=60, memory_requests=300)
+    assert cpu.name == "conversation, requests per second of CPU"
+    assert longer.value > 0
+
+
 def test_beside_a_peer_the_ratio_is_held_to_the_aim(trace, stand_in):
     calls = stand_in("""echo '{"requests": 10, "cpu_s": 1000.0, "wall_s": 100.0}'""")
     cpu, wall, *_ = figures(trace, limit=20, memory_requests=300)

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vicinal.domain.tier import Tier
 from vicinal.enginemodel.content import Text
 from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.fit import Fit
-from vicinal.enginemodel.spec import EngineSpec, WorkTooLargeError
+from vicinal.enginemodel.spec import EngineSpec, LowerTier, WorkTooLargeError
 from vicinal.enginemodel.work import BlocksEvicted, BlocksSealed, CacheCleared, Finished, Generated, PullWanted, Work
 
 FIT = Fit("unit", 1.0, 0.01, 0.0001, 0.1, 0.02, 0.001, "made up for this test")
@@ -178,7 +179,7 @@ def test_a_decode_leg_waits_for_its_transfer_and_pulls_only_what_it_lacks() -> N
     (wanted,) = (o for o in d.advance(50.0) if isinstance(o, PullWanted))
     assert (wanted.tokens, wanted.blocks, wanted.at_s) == (2, 1, 50.0)
     assert d.next_event_s() is None
-    assert d.waiting == d.pulling == 1
+    assert d.waiting == d.deferred == 1
     d.pulled("a", 57.0)
     outputs = d.advance(1e9)
     done = next(o for o in outputs if isinstance(o, Finished))
@@ -264,7 +265,7 @@ def test_cancelling_frees_blocks_in_every_phase() -> None:
     e.submit(work("pulling", 8, start=200, pulls=True), 1.6)
     e.submit(work("waiting", 30, start=300), 1.7)
     e.advance(2.7)
-    assert (e.running, e.waiting, e.pulling) == (2, 2, 1)
+    assert (e.running, e.waiting, e.deferred) == (2, 2, 1)
     for name in ("pulling", "waiting", "prefilling", "decoding", "unknown"):
         e.cancel(name, 2.71)
     assert e.idle
@@ -308,9 +309,16 @@ WORKS = st.lists(
 )
 
 
+BELOW = ((), (LowerTier(Tier.HOST, 30, 0.0712345),), (LowerTier(Tier.HOST, 9, 0.0312345), LowerTier(Tier.SSD, 40, 0.3)))
+
+
 @settings(max_examples=150, deadline=None)
-@given(WORKS, st.integers(14, 40), st.sampled_from([5, 16, 8192]), st.integers(2, 8), st.booleans())
-def test_leaping_changes_no_stamp(works: list[Any], blocks: int, chunk: int, sequences: int, early: bool) -> None:
+@given(
+    WORKS, st.integers(14, 40), st.sampled_from([5, 16, 8192]), st.integers(2, 8), st.booleans(), st.sampled_from(BELOW)
+)
+def test_leaping_changes_no_stamp(
+    works: list[Any], blocks: int, chunk: int, sequences: int, early: bool, below: tuple[LowerTier, ...]
+) -> None:
     """A driver that looks at every event and one that only brings news see the same lives, and nothing leaks."""
     works = sorted(works, key=lambda w: w[3])
     lives: list[dict[str, Finished]] = []
@@ -321,6 +329,7 @@ def test_leaping_changes_no_stamp(works: list[Any], blocks: int, chunk: int, seq
             sequences_max=sequences,
             lease_s=LEASE_S,
             async_scheduling=early,
+            below=below,
         )
         seen: list[Any] = []
 
@@ -355,3 +364,4 @@ def test_leaping_changes_no_stamp(works: list[Any], blocks: int, chunk: int, seq
         assert life.first_token_s == pytest.approx(other.first_token_s, abs=1e-6)
         assert life.finished_s == pytest.approx(other.finished_s, abs=1e-6)
         assert (life.cached_tokens, life.preemptions) == (other.cached_tokens, other.preemptions)
+        assert life.loaded_tokens == other.loaded_tokens

@@ -20,6 +20,7 @@ from vicinal.config.cluster import endpoints
 from vicinal.wiring.runs import Run, Work, arrivals, cluster_of, is_made, trace_of
 from vicinal.wiring.simulated import Physics, Truth, simulate
 from vicinal.workload.arrival import Arrival
+from vicinal.workload.prompt import Piece
 
 AIM_RATIO = 3.0
 """How many times the peer's speed is promised."""
@@ -86,7 +87,11 @@ def _timed(run: Run, longer: int = 1) -> Timed:
 
 
 def _with_longer(workload: Iterator[Arrival], times: int) -> Iterator[Arrival]:
-    return (replace(arrival, output_tokens=arrival.output_tokens * times) for arrival in workload)
+    for arrival in workload:
+        answer = arrival.answer
+        if isinstance(answer, Piece):  # it must be as long as what is generated; who repeats it repeats its beginning
+            answer = replace(answer, tokens=answer.tokens * times)
+        yield replace(arrival, output_tokens=arrival.output_tokens * times, answer=answer)
 
 
 def _peer(python: str, run: Run, folder: Path) -> Timed:

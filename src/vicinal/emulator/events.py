@@ -14,12 +14,15 @@ import msgspec
 import zmq
 import zmq.asyncio
 
+from vicinal.domain.tier import Tier
 from vicinal.enginemodel.work import BlocksEvicted, BlocksSealed, CacheChange
 
 TOPIC = b"kv-events"
 _END = b"\xff" * 8
 _PENDING_MAX = 10_000
-_MEDIUM = "GPU"
+_MEDIA = {Tier.HBM: "GPU", Tier.HOST: "CPU", Tier.SSD: "STORAGE"}
+"""vLLM's words for where a block is (vllm.v1.kv_offload)."""
+
 _RELEASE_MAX_MS = 1000
 
 Socket = zmq.Socket[bytes]
@@ -58,11 +61,12 @@ def to_event(change: CacheChange, block_tokens: int) -> KvEvent:
         extra: list[list[str] | None] = [None] * len(change.keys)
         if change.salt and change.parent is None:
             extra[0] = [change.salt.decode()]
+        medium = _MEDIA[change.tier]
         return BlockStored(
-            change.keys, change.parent, tokens.tolist(), block_tokens, None, _MEDIUM, None, extra, 0, "full_attention"
+            change.keys, change.parent, tokens.tolist(), block_tokens, None, medium, None, extra, 0, "full_attention"
         )
     if isinstance(change, BlocksEvicted):
-        return BlockRemoved(change.keys, _MEDIUM, 0)
+        return BlockRemoved(change.keys, _MEDIA[change.tier], 0)
     return AllBlocksCleared()
 
 

@@ -94,10 +94,10 @@ class EngineMetrics(Collector):
     def _gauges(self) -> Iterator[Metric]:
         engine = self._engine
         pool = engine.memory.pool
-        pulling = engine.pulling
+        deferred = engine.deferred
         yield self._gauge("num_requests_running", "Requests in the batch.", engine.running)
         yield self._gauge("num_requests_waiting", "Requests that wait.", engine.waiting)
-        by_reason = {"capacity": engine.waiting - pulling, "deferred": pulling}
+        by_reason = {"capacity": engine.waiting - deferred, "deferred": deferred}
         yield self._gauges_by("num_requests_waiting_by_reason", "Requests that wait, by reason.", "reason", by_reason)
         yield self._gauge("kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", pool.used / pool.blocks)
         info = GaugeMetricFamily(

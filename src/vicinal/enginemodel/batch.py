@@ -10,7 +10,8 @@ from vicinal.enginemodel.steps import Step, make_step
 
 
 class Batcher:
-    """`waiting` are queued, `ready` have pulled their prompt, `running` are in the batch, oldest first.
+    """`waiting` are queued, `ready` have pulled their prompt, `loaded` have what they found below HBM, `running` are in
+    the batch, oldest first.
 
     With `async_scheduling` a step is decided on while the one before it runs, as vLLM does: so whoever is admitted when
     a step ends sits out the step that begins then. `settled`: the next step is this one's like, unless news comes.
@@ -23,9 +24,11 @@ class Batcher:
         self._noise = noise
         self.waiting: deque[Sequence] = deque()
         self.ready: deque[Sequence] = deque()
+        self.loaded: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.settled = True
         self._pulling: list[Sequence] = []
+        self._loading: list[Sequence] = []
         self._warm_up_s = spec.warm_up_s
 
     def next_step(self, at_s: float, previous: Step | None = None) -> Step | None:
@@ -60,7 +63,7 @@ class Batcher:
 
     def _goes_on(self, previous: Step | None, at_s: float) -> bool:
         """Whether the same sequences decode again: nobody came or left, and there is room for all their next tokens."""
-        if previous is None or previous.chunks or self.waiting or self.ready:
+        if previous is None or previous.chunks or self.waiting or self.ready or self.loaded:
             return False
         return previous.decodes == self.running and self._memory.grow(self.running, 1 + self._spec.ahead, at_s)
 
@@ -69,12 +72,19 @@ class Batcher:
         pulling, self._pulling = self._pulling, []
         return pulling
 
+    def take_loading(self) -> list[Sequence]:
+        """Sequences that were admitted since the last call and wait for what lies below HBM."""
+        loading, self._loading = self._loading, []
+        return loading
+
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out, wherever it is; its blocks are the caller's business."""
         if sequence.phase is Phase.WAITING:
             self.waiting.remove(sequence)
         elif sequence.phase is Phase.READY:
             self.ready.remove(sequence)
+        elif sequence.phase is Phase.LOADED:
+            self.loaded.remove(sequence)
         elif sequence.phase in (Phase.PREFILLING, Phase.DECODING):
             self.running.remove(sequence)
         sequence.phase = Phase.GONE
@@ -125,6 +135,8 @@ class Batcher:
         self.waiting.appendleft(sequence)
 
     def _admit(self, at_s: float, budget: int, chunks: list[tuple[Sequence, int]]) -> None:
+        while self.loaded and budget > 0 and len(self.running) < self._spec.sequences_max:
+            budget -= self._start(self.loaded.popleft(), budget, chunks)
         while self.waiting:
             sequence = self.waiting[0]
             # A pull costs the step nothing, so it needs neither budget nor a place in the batch yet.
@@ -136,9 +148,17 @@ class Batcher:
                 sequence.phase = Phase.PULLING
                 self._pulling.append(sequence)
                 continue
-            sequence.phase = Phase.PREFILLING
-            self.running.append(sequence)
-            budget -= _add_chunk(chunks, sequence, budget)
+            if sequence.loading:
+                sequence.phase = Phase.LOADING
+                self._loading.append(sequence)
+                continue
+            budget -= self._start(sequence, budget, chunks)
+
+    def _start(self, sequence: Sequence, budget: int, chunks: list[tuple[Sequence, int]]) -> int:
+        """Put a sequence that has its blocks into the batch. Returns what it takes of the budget."""
+        sequence.phase = Phase.PREFILLING
+        self.running.append(sequence)
+        return _add_chunk(chunks, sequence, budget)
 
 
 def _add_chunk(chunks: list[tuple[Sequence, int]], sequence: Sequence, budget: int) -> int:

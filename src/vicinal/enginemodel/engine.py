@@ -3,7 +3,8 @@
 The rules are vLLM's. A step is a batch: one token for every decoding sequence, and chunks of prompts with what is left
 of the step's token budget, first come first served. Whoever is at the head of the queue waits until the blocks of the
 whole prompt fit, and everybody behind waits with it. When a decoding sequence finds no block, the youngest running
-one is preempted: it loses its blocks, goes to the head of the queue and recomputes.
+one is preempted: it loses its blocks, goes to the head of the queue and recomputes. Whoever finds blocks of its prompt
+below HBM steps aside until they are loaded, and then goes before the queue.
 
 Time moves only in `advance(now)` and in the calls that bring news. What happens has its own stamp: a step ends when
 it ends, however late the driver asks, so a slow driver delays the telling and never the model. Composition changes
@@ -17,6 +18,7 @@ from math import inf
 
 from vicinal.enginemodel.batch import Batcher
 from vicinal.enginemodel.holds import Hold, Holds
+from vicinal.enginemodel.loads import Loads
 from vicinal.enginemodel.memory import Memory
 from vicinal.enginemodel.noise import Noise
 from vicinal.enginemodel.sequence import Phase, Sequence
@@ -41,6 +43,7 @@ class Engine:
         self._outputs: list[Output] = []
         self.memory = Memory(spec, self.counters, self._outputs)
         self.holds = Holds(spec.lease_s)
+        self.loads = Loads(spec.below)
         self._all: dict[str, Sequence] = {}
         self._batcher = Batcher(spec, self.memory, self.counters, noise)
         self._watch = watch
@@ -52,12 +55,13 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """Sequences that are not in the batch: queued, pulling, or pulled and about to join."""
+        """Sequences that are not in the batch: queued, pulling or loading, or done with it and about to join."""
         return len(self._all) - self.running
 
     @property
-    def pulling(self) -> int:
-        return sum(1 for s in self._all.values() if s.phase is Phase.PULLING)
+    def deferred(self) -> int:
+        """Those of them whose KV is on its way here, from another engine or from a tier below HBM."""
+        return sum(1 for s in self._all.values() if s.phase is Phase.PULLING or s.phase is Phase.LOADING)
 
     @property
     def running(self) -> int:
@@ -121,7 +125,10 @@ class Engine:
             self._wake()
 
     def reset_prefix_cache(self, now: float) -> bool:
-        """Forget all cached blocks; refused (False) while any is in use. CacheCleared comes with the next step."""
+        """Forget all blocks cached in HBM; refused (False) while any is in use. CacheCleared comes with the next step.
+
+        The tiers below keep theirs, as vLLM's do unless it is told otherwise.
+        """
         self._run(now)
         return self.memory.clear()
 
@@ -133,12 +140,12 @@ class Engine:
         return outputs
 
     def next_event_s(self) -> float | None:
-        """When something happens next without news: a step ends or a lease runs out."""
-        next_s = min(self._ends_s, self.holds.next_expiry_s)
+        """When something happens next without news: a step or a read ends, or a lease runs out."""
+        next_s = min(self._ends_s, self.holds.next_expiry_s, self.loads.next_s)
         return None if next_s == inf else next_s
 
     def next_milestone_s(self) -> float | None:
-        """When a work gets its first or last token next, as far as can be known now, or a lease runs out.
+        """When a work gets its first or last token next, as far as can be known now, a read ends or a lease runs out.
 
         It may turn out later (a preemption), never earlier without news.
         """
@@ -151,14 +158,16 @@ class Engine:
             if not decodes or any(not s.generated for s in decodes):
                 return self.next_event_s()
             self._milestone_s = step.ends_after_s(soonest_end(decodes))
-        return min(self._milestone_s, self.holds.next_expiry_s)
+        return min(self._milestone_s, self.holds.next_expiry_s, self.loads.next_s)
 
     def _run(self, now: float) -> None:
-        holds = self.holds
+        holds, loads = self.holds, self.loads
         while True:
-            if holds.next_expiry_s <= now and holds.next_expiry_s < self._ends_s:
-                self._now_s = max(self._now_s, holds.next_expiry_s)
+            due_s = min(holds.next_expiry_s, loads.next_s)
+            if due_s <= now and due_s < self._ends_s:
+                self._now_s = max(self._now_s, due_s)
                 self._expire()
+                self._land()
                 self._wake()
             elif self._step is not None and self._ends_s <= now:
                 self._complete(self._step, now)
@@ -174,6 +183,7 @@ class Engine:
 
     def _begin(self) -> None:
         self._expire()
+        self._land()
         self._step = self._batcher.next_step(self._now_s, self._step)
         self._ends_s = inf if self._step is None else self._step.ends_s
         self._milestone_s = None
@@ -181,6 +191,9 @@ class Engine:
         for sequence in self._batcher.take_pulling():
             missing = len(sequence.blocks) - sequence.sealed
             self._outputs.append(PullWanted(sequence.work.id, missing, sequence.pulled_tokens, self._now_s))
+        for sequence in self._batcher.take_loading():
+            sequence.load_s -= self._now_s
+            self.loads.begin(sequence, self._now_s)
 
     def _complete(self, step: Step, now: float) -> None:
         decodes = [s for s in step.decodes if s.phase is Phase.DECODING]
@@ -205,12 +218,12 @@ class Engine:
 
     def _leap(self, step: Step, decodes: list[Sequence], now: float) -> int:
         """How many steps of this batch can be taken at once; takes the blocks that they need."""
-        # A lease that runs out gives blocks back, so a leap ends there.
+        # A lease that runs out gives blocks back, and whoever has loaded joins the batch, so a leap ends there.
         at_most = soonest_end(decodes)
-        if self._batcher.waiting:
+        if self._batcher.waiting or self._batcher.loaded:
             # Who decides a step early knows early that a sequence will be gone by then, and looks at the queue again.
             at_most = max(1, at_most - self.spec.ahead)
-        count = step.steps_until(min(now, self.holds.next_expiry_s), at_most)
+        count = step.steps_until(min(now, self.holds.next_expiry_s, self.loads.next_s), at_most)
         while count > 1 and not self.memory.grow(decodes, count + self.spec.ahead, step.started_s):
             count //= 2
         return count
@@ -252,8 +265,21 @@ class Engine:
                 output_tokens=sequence.generated,
                 preemptions=sequence.preemptions,
                 held_blocks=held,
+                loaded_tokens=sequence.loaded_tokens,
+                load_s=sequence.load_s,
             )
         )
+
+    def _land(self) -> None:
+        """Whoever has loaded what it found below HBM goes on with the rest of its prompt."""
+        if self.loads.next_s > self._now_s:
+            return
+        for at_s, sequence in self.loads.finished(self._now_s):
+            sequence.load_s += at_s
+            sequence.phase = Phase.LOADED
+            self.memory.report_clear(self._now_s)
+            self.memory.loaded(sequence, self._now_s)
+            self._batcher.loaded.append(sequence)
 
     def _expire(self) -> None:
         if self.holds.next_expiry_s > self._now_s:

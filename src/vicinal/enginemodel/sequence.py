@@ -2,12 +2,15 @@
 
 from enum import Enum
 
+from vicinal.domain.tier import Tier
 from vicinal.enginemodel.work import Work
 
 
 class Phase(Enum):
     WAITING = "waiting"
     PULLING = "pulling"
+    LOADING = "loading"
+    LOADED = "loaded"
     READY = "ready"
     PREFILLING = "prefilling"
     DECODING = "decoding"
@@ -18,7 +21,8 @@ class Sequence:
     """`computed` tokens have their KV in `blocks`; `generated` tokens have been sampled.
 
     After prefill, computed = prompt + generated - 1, because the newest token has no KV until the step that uses it.
-    `target` is what the current prefill must reach: the prompt, or after a preemption all tokens so far.
+    `target` is what the current prefill must reach: the prompt, or after a preemption all tokens so far. `loading`
+    counts the blocks that were found below HBM when it was last placed, by tier; empty for none.
     """
 
     __slots__ = (
@@ -31,6 +35,9 @@ class Sequence:
         "first_token_s",
         "generated",
         "keys",
+        "load_s",
+        "loaded_tokens",
+        "loading",
         "output_tokens",
         "phase",
         "preemptions",
@@ -60,6 +67,9 @@ class Sequence:
         self.first_token_s: float | None = None
         self.cached_tokens = 0
         self.pulled_tokens = 0
+        self.loading: list[int] = []
+        self.loaded_tokens: dict[Tier, int] = {}
+        self.load_s = 0.0
         self.preemptions = 0
 
     @property

@@ -1,8 +1,18 @@
 """What an engine is, and what it has counted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from vicinal.domain.tier import Tier
 from vicinal.enginemodel.timing import Timing
+
+
+@dataclass(frozen=True, slots=True)
+class LowerTier:
+    """Memory below HBM: `blocks` of KV, read at `s_per_block` once a read has its turn (enginemodel/loads.py)."""
+
+    tier: Tier
+    blocks: int
+    s_per_block: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +22,8 @@ class EngineSpec:
     `async_scheduling`: a step is decided on while the one before it runs, so that the GPU never waits for the
     scheduler; what comes during a step is computed in the step after the next. `lease_s`: how long a finished
     prefill's blocks wait for somebody to pull them (vLLM's kv_lease_duration). `warm_up_s`: how much longer the first
-    step with a chunk takes, because kernels are loaded when they are first needed.
+    step with a chunk takes, because kernels are loaded when they are first needed. `below`: the tiers below HBM,
+    nearest first, each read through the one before it.
     """
 
     timing: Timing
@@ -23,6 +34,7 @@ class EngineSpec:
     async_scheduling: bool = False
     lease_s: float = 30.0
     warm_up_s: float = 0.0
+    below: tuple[LowerTier, ...] = ()
 
     @property
     def ahead(self) -> int:
@@ -36,7 +48,11 @@ class EngineSpec:
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the start, in tokens unless the name says otherwise."""
+    """Totals since the start, in tokens unless the name says otherwise.
+
+    `prefix_hits_tokens` were in HBM. `external_hits_tokens` came into it: from another engine, or from a tier below,
+    of which `loaded_tokens` says how many by tier; `external_queries_tokens` were looked for there.
+    """
 
     preemptions: int = 0
     leases_expired: int = 0
@@ -46,6 +62,7 @@ class Counters:
     external_hits_tokens: int = 0
     computed_tokens: int = 0
     generated_tokens: int = 0
+    loaded_tokens: dict[Tier, int] = field(default_factory=dict)
 
 
 class WorkTooLargeError(ValueError):

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from vicinal.domain.tier import Tier
 from vicinal.enginemodel.content import Content
 
 
@@ -29,7 +30,8 @@ class Finished(Struct, frozen=True):
     """A work's end. It always follows that work's last Generated.
 
     `started_s` is when it left the waiting queue. `cached_tokens` of the prompt were in this engine's own cache,
-    `pulled_tokens` came from another engine. `held_blocks` is None unless the work asked to hold them.
+    `pulled_tokens` came from another engine. `held_blocks` is None unless the work asked to hold them. Of the cached
+    tokens, `loaded_tokens` lay in a tier below HBM, by tier; the work waited `load_s` for them.
     """
 
     id: str
@@ -43,6 +45,8 @@ class Finished(Struct, frozen=True):
     output_tokens: int
     preemptions: int
     held_blocks: tuple[int, ...] | None
+    loaded_tokens: dict[Tier, int] = {}
+    load_s: float = 0.0
 
 
 class PullWanted(Struct, frozen=True):
@@ -55,23 +59,28 @@ class PullWanted(Struct, frozen=True):
 
 
 class BlocksSealed(Struct, frozen=True):
-    """Blocks that can be reused from now on. `parent` is None at the root; `tokens` is flat over all `keys`, and empty
-    where a content is known by its keys only."""
+    """Blocks that can be reused from `tier` from now on. `parent` is None at the root; `tokens` is flat over all
+    `keys`, and empty where a content is known by its keys only."""
 
     at_s: float
     parent: int | None
     keys: tuple[int, ...]
     tokens: bytes
     salt: bytes
+    tier: Tier = Tier.HBM
 
 
 class BlocksEvicted(Struct, frozen=True):
     at_s: float
     keys: tuple[int, ...]
+    tier: Tier = Tier.HBM
 
 
 class CacheCleared(Struct, frozen=True):
+    """Nothing is left in `tier`; the others keep what they have."""
+
     at_s: float
+    tier: Tier = Tier.HBM
 
 
 CacheChange = BlocksSealed | BlocksEvicted | CacheCleared

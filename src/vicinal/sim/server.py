@@ -57,10 +57,11 @@ class Server:
                     change.keys,
                     b"",
                     self.endpoint.block_tokens,
+                    tier=change.tier,
                     block_hashes=pack_hashes(change.keys),
                 )
             case BlocksEvicted():
-                return BlocksRemoved(self.id, self.incarnation, self._next(), change.keys)
+                return BlocksRemoved(self.id, self.incarnation, self._next(), change.keys, change.tier)
             case _:
                 return BlocksCleared(self.id, self.incarnation, self._next(), "reset")
 
