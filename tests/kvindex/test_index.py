@@ -228,7 +228,7 @@ def test_a_match_is_of_its_moment():
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda run: run.filling.update({4: 1}), "mask"),
+        (lambda run: setattr(run, "filling", {4: 1}), "mask"),
         (lambda run: setattr(run, "holders", 3), "counted"),
         (lambda run: setattr(run, "hashes", run.hashes[:-8]), "finder"),
         (lambda run: setattr(run, "hashes", b""), "known by its first block"),

@@ -65,6 +65,14 @@ class TwoIndexes(RuleBasedStateMachine):
     def unexpect(self, slot, path):
         assert self.index.unexpect(slot, hashes_of(path)) == self.naive.unexpect(slot, hashes_of(path))
 
+    @rule(slot=SLOTS, path=PATHS)
+    def lease(self, slot, path):
+        assert self.index.lease(slot, hashes_of(path)) == self.naive.lease(slot, hashes_of(path))
+
+    @rule(slot=SLOTS, path=PATHS)
+    def release(self, slot, path):
+        assert self.index.release(slot, hashes_of(path)) == self.naive.release(slot, hashes_of(path))
+
     @rule(path=PATHS)
     def match(self, path):
         self.compare(hashes_of(path))

@@ -1,16 +1,14 @@
 """The life of one copy of a block group at one endpoint: the states it can be in, and what moves it between them.
 
-Three kinds of events meet here.
 *Facts* come from the engine (stored, removed, ended). They cannot be refused, so every state has an answer to them.
-*Starts* are decisions of ours (expected, leased, copy_started, eviction_started). Where one makes no sense it is an
-error in vicinal, and `next_state` says so: a copy that somebody reads is never evicted by us, and nothing is read that
-is not there.
-*Ends* close a start (abandoned, released, copy_ended, eviction_cancelled). A fact may have overtaken them, so outside
-their own state they change nothing; only an `abandoned` without any plan is an error.
+*Claims* are decisions of ours: a planned request is expected to leave the blocks there, and reads those that are there
+already; a copy to another endpoint leases what it reads. Nothing is leased that is not there: that is an error of
+whoever asks, and `next_state` says so. A claim protects a copy from what vicinal gives up of its own accord; a stock
+engine evicts what it likes, and then the fact stands.
 
-Claims of one kind on a copy (plans that fill it, leases, readers) are counted by their owner. The table hears of the
-first and the last, and again of a claim that still stands after the state fell back: removed while a plan counts on it
-is `removed`, then `expected`.
+Claims are counted by their owner (kvindex/run.py). The table hears of the first and of the last one that counts; of a
+copy that is not there, only plans count. It hears again of a claim that still stands after a fact: removed while a plan
+counts on it is `removed`, then `expected`; stored again while it is leased is `stored`, then `leased`.
 
 GONE ends a copy together with its engine's incarnation (the epoch). A restarted engine has new copies, which begin
 ABSENT; whatever still comes in about the old ones changes nothing.
@@ -23,22 +21,15 @@ class CopyState(StrEnum):
     ABSENT = "absent"  # not there, may come
     FILLING = "filling"  # a planned request will make it
     READY = "ready"  # the engine says that it is there
-    LEASED = "leased"  # there, and promised to a reader that has not begun
-    COPYING_OUT = "copying_out"  # there, and being read over the network
-    EVICTING = "evicting"  # there, and told to go
+    LEASED = "leased"  # there, and promised to a reader
     GONE = "gone"  # its incarnation is over
 
 
 class CopyEvent(StrEnum):
-    EXPECTED = "expected"
-    ABANDONED = "abandoned"
+    EXPECTED = "expected"  # the first plan counts on it
+    LEASED = "leased"  # the first reader counts on it
+    RELEASED = "released"  # the last claim that counts is over
     STORED = "stored"
-    LEASED = "leased"
-    RELEASED = "released"
-    COPY_STARTED = "copy_started"
-    COPY_ENDED = "copy_ended"
-    EVICTION_STARTED = "eviction_started"
-    EVICTION_CANCELLED = "eviction_cancelled"
     REMOVED = "removed"
     ENDED = "ended"
 
@@ -53,44 +44,23 @@ class IllegalCopyEventError(ValueError):
 
 
 _S, _E = CopyState, CopyEvent
-_UNMOVED_BY_ENDS = {_E.RELEASED, _E.COPY_ENDED, _E.EVICTION_CANCELLED}
 
 # Per state: where each event leads; then the events that are legal and change nothing. The rest is illegal.
 _TABLE: dict[CopyState, tuple[dict[CopyEvent, CopyState], set[CopyEvent]]] = {
-    _S.ABSENT: (
-        {_E.EXPECTED: _S.FILLING, _E.STORED: _S.READY, _E.ENDED: _S.GONE},
-        {_E.REMOVED, *_UNMOVED_BY_ENDS},
-    ),
+    _S.ABSENT: ({_E.EXPECTED: _S.FILLING, _E.STORED: _S.READY, _E.ENDED: _S.GONE}, {_E.REMOVED, _E.RELEASED}),
     _S.FILLING: (
-        {_E.ABANDONED: _S.ABSENT, _E.STORED: _S.READY, _E.ENDED: _S.GONE},
-        {_E.EXPECTED, _E.REMOVED, *_UNMOVED_BY_ENDS},
+        {_E.RELEASED: _S.ABSENT, _E.STORED: _S.LEASED, _E.ENDED: _S.GONE},
+        {_E.EXPECTED, _E.REMOVED},
     ),
     _S.READY: (
-        {
-            _E.LEASED: _S.LEASED,
-            _E.COPY_STARTED: _S.COPYING_OUT,
-            _E.EVICTION_STARTED: _S.EVICTING,
-            _E.REMOVED: _S.ABSENT,
-            _E.ENDED: _S.GONE,
-        },
-        {_E.EXPECTED, _E.ABANDONED, _E.STORED, *_UNMOVED_BY_ENDS},
+        {_E.EXPECTED: _S.LEASED, _E.LEASED: _S.LEASED, _E.REMOVED: _S.ABSENT, _E.ENDED: _S.GONE},
+        {_E.STORED, _E.RELEASED},
     ),
     _S.LEASED: (
-        {_E.RELEASED: _S.READY, _E.COPY_STARTED: _S.COPYING_OUT, _E.REMOVED: _S.ABSENT, _E.ENDED: _S.GONE},
-        {_E.EXPECTED, _E.ABANDONED, _E.STORED, _E.LEASED, _E.COPY_ENDED, _E.EVICTION_CANCELLED},
+        {_E.RELEASED: _S.READY, _E.REMOVED: _S.ABSENT, _E.ENDED: _S.GONE},
+        {_E.EXPECTED, _E.LEASED, _E.STORED},
     ),
-    _S.COPYING_OUT: (
-        {_E.COPY_ENDED: _S.READY, _E.REMOVED: _S.ABSENT, _E.ENDED: _S.GONE},
-        {_E.EXPECTED, _E.ABANDONED, _E.STORED, _E.LEASED, _E.COPY_STARTED, _E.RELEASED, _E.EVICTION_CANCELLED},
-    ),
-    _S.EVICTING: (
-        {_E.EVICTION_CANCELLED: _S.READY, _E.REMOVED: _S.ABSENT, _E.ENDED: _S.GONE},
-        {_E.EXPECTED, _E.ABANDONED, _E.STORED, _E.RELEASED, _E.COPY_ENDED},
-    ),
-    _S.GONE: (
-        {},
-        {_E.ABANDONED, _E.STORED, _E.REMOVED, _E.ENDED, *_UNMOVED_BY_ENDS},
-    ),
+    _S.GONE: ({}, {_E.STORED, _E.REMOVED, _E.ENDED, _E.RELEASED}),
 }
 
 
@@ -103,6 +73,13 @@ def next_state(state: CopyState, event: CopyEvent) -> CopyState:
         return moves[event]
     except KeyError:
         raise IllegalCopyEventError(state, event) from None
+
+
+def state_of(ready: bool, planned: bool, leased: bool) -> CopyState:
+    """The state of a living copy, by what the index keeps of it: whether the engine has it, and which claims stand."""
+    if ready:
+        return CopyState.LEASED if planned or leased else CopyState.READY
+    return CopyState.FILLING if planned else CopyState.ABSENT
 
 
 def mermaid() -> str:

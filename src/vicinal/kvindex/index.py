@@ -12,11 +12,13 @@ the hole, and comes back whole when the block does.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from math import inf
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.domain.tier import Tier
+from vicinal.kvindex.groups import Group, group_of
 from vicinal.kvindex.invariants import check
 from vicinal.kvindex.match import Match
 from vicinal.kvindex.run import DEPTHS, Run, depth
@@ -110,8 +112,8 @@ class BlockIndex:
         self._tree.settle()
 
     def clear(self, slot: int, tiers: Iterable[Tier] = Tier) -> None:
-        """Forget all ready copies of a slot, in all tiers or in these. Its filling ones stay: they belong to requests,
-        which end them.
+        """Forget all ready copies of a slot, in all tiers or in these. Claims stay: they belong to requests and to
+        readers, who end them.
 
         Takes time in proportion to the runs of the whole index; it is for resets and restarts.
         """
@@ -124,8 +126,9 @@ class BlockIndex:
             del self._held[at][slot]
             self._tree.settle()
 
-    def expect(self, slot: int, hashes: bytes) -> int:
-        """Count one more planned request that will leave this chain, from the root, in the slot.
+    def expect(self, slot: int, hashes: bytes, now: float = -inf) -> int:
+        """Count one more planned request that will leave this chain, from the root, in the slot; what is known of it
+        grows warmer by one request at `now`.
 
         Returns the blocks that it covers: all, but for a collision, which ends it early.
         """
@@ -135,10 +138,13 @@ class BlockIndex:
             run = self._tree.carve(run, start, stop)
             offset = len(run.hashes)
             run.expect(slot)
+            if now > -inf:
+                run.warm(now)
         rest = hashes[done : done + self._tree.fresh_bytes(hashes[done:])]
         if rest:
             copies = Run(b"")
             copies.expect(slot)
+            copies.warm_s = now
             self._tree.grow(run, offset, rest, copies)
         self._tree.settle()
         return (done + len(rest)) // HASH_BYTES
@@ -152,11 +158,46 @@ class BlockIndex:
         released_bytes = 0
         for run, start, stop in stretches:
             if slot in run.filling:
-                part = self._tree.carve(run, start, stop)
-                part.unexpect(slot)
+                self._tree.carve(run, start, stop).unexpect(slot)
                 released_bytes += stop - start
         self._tree.settle()
         return released_bytes // HASH_BYTES
+
+    def lease(self, slot: int, hashes: bytes) -> int:
+        """Count one more reader of the slot's copies of this chain, from the root: they are not given up before it
+        releases them. Returns the blocks leased: those that the slot has, in any tier, up to the first that it lacks.
+        """
+        stretches, _ = self._tree.follow(self._tree.root, 0, hashes)
+        leased_bytes = 0
+        for run, start, stop in stretches:
+            if not run.held_anywhere >> slot & 1:
+                break
+            self._tree.carve(run, start, stop).lease(slot)
+            leased_bytes += stop - start
+        self._tree.settle()
+        return leased_bytes // HASH_BYTES
+
+    def release(self, slot: int, hashes: bytes) -> int:
+        """Take back one `lease`: of the same slot, and of as many blocks of the chain as were leased. What the engine
+        removed in the meantime is released too. Returns the blocks for which there was a lease.
+        """
+        stretches, _ = self._tree.follow(self._tree.root, 0, hashes)
+        released_bytes = 0
+        for run, start, stop in stretches:
+            if slot in run.leases:
+                self._tree.carve(run, start, stop).release(slot)
+                released_bytes += stop - start
+        self._tree.settle()
+        return released_bytes // HASH_BYTES
+
+    def groups(self) -> Iterator[Group]:
+        """Every block group, parents first. For people: a group that an event splits in the meantime may be missed."""
+        return (group_of(run) for run in list(self._tree.runs()))
+
+    def group(self, block: int) -> Group | None:
+        """The group of a block; None for an unknown block."""
+        run = self._tree.where.get(block)
+        return None if run is None else group_of(run)
 
     def validate(self) -> None:
         """Check every invariant; raises BrokenIndexError. For tests: it looks at every block."""

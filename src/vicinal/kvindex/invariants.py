@@ -1,7 +1,7 @@
 """What is always true of the index between two operations, as code.
 
 The tree is well formed (links, keys and the finder agree), coarse (no two runs that should be one), free of dead ends
-(every end is held or filling), and its counts add up.
+(every end is held, filling or leased), and its counts add up.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.kvindex.hashing import unpack
-from vicinal.kvindex.run import DEPTHS, NO_LOWER, Run
+from vicinal.kvindex.run import DEPTHS, NO_CLAIMS, NO_LOWER, Run
 from vicinal.kvindex.tree import RunTree
 
 
@@ -41,9 +41,11 @@ def check(tree: RunTree, held: Sequence[Mapping[int, int]]) -> None:
 def _check_run(tree: RunTree, run: Run) -> None:
     size = len(run.hashes)
     _must(0 < size <= tree.run_bytes_max and size % HASH_BYTES == 0, "a run has 1 to the maximum of blocks")
-    _must(bool(run.children) or not run.idle, "a path ends in a block that is held or filling")
+    _must(bool(run.children) or not run.idle, "a path ends in a block that is held, filling or leased")
     _must(any(run.lower) or run.lower is NO_LOWER, "what is in HBM only takes no room for other tiers")
-    _must(all(amount > 0 for amount in run.filling.values()), "expectations are counted from 1")
+    for claims in (run.filling, run.leases):
+        _must(all(amount > 0 for amount in claims.values()), "claims are counted from 1")
+        _must(bool(claims) or claims is NO_CLAIMS, "a run without claims takes no room for them")
     _must(set(_slots(run.expected)) == set(run.filling), "the expected mask shows the slots that fill")
 
 

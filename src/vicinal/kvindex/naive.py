@@ -24,13 +24,14 @@ class NaiveMatch:
 
 
 class NaiveIndex:
-    """Each known block's parent, the set of ready copies per tier, and the count of plans per filling copy."""
+    """Each known block's parent, the set of ready copies per tier, and the counts of claims: plans, and readers."""
 
     def __init__(self, block_tokens: int) -> None:
         self.block_tokens = block_tokens
         self.parents: dict[int, int] = {}
         self.ready: dict[Tier, set[tuple[int, int]]] = {tier: set() for tier in Tier}
         self.filling: Counter[tuple[int, int]] = Counter()
+        self.leases: Counter[tuple[int, int]] = Counter()
 
     def __len__(self) -> int:
         return len(self.parents)
@@ -82,22 +83,40 @@ class NaiveIndex:
         return len(blocks)
 
     def unexpect(self, slot: int, hashes: bytes) -> int:
+        return self._one_less(self.filling, slot, hashes)
+
+    def lease(self, slot: int, hashes: bytes) -> int:
+        leased = 0
+        for block in self._path(hashes):
+            if not any((slot, block) in copies for copies in self.ready.values()):
+                break
+            self.leases[slot, block] += 1
+            leased += 1
+        return leased
+
+    def release(self, slot: int, hashes: bytes) -> int:
+        return self._one_less(self.leases, slot, hashes)
+
+    def validate(self) -> None:
+        """Every copy is of a known block, and every known block is needed."""
+        needed = self._needed()
+        assert needed <= self.parents.keys()
+        assert set(self.parents) - needed <= set(self.parents.values())
+
+    def _one_less(self, claims: Counter[tuple[int, int]], slot: int, hashes: bytes) -> int:
         released = 0
         for block in self._path(hashes):
-            if self.filling[slot, block]:
-                self.filling[slot, block] -= 1
+            if claims[slot, block]:
+                claims[slot, block] -= 1
                 released += 1
         self._prune()
         return released
 
-    def validate(self) -> None:
-        """Every copy is of a known block, and every known block is needed."""
-        needed = self._held() | {block for (_, block), count in self.filling.items() if count}
-        assert needed <= self.parents.keys()
-        assert set(self.parents) - needed <= set(self.parents.values())
-
-    def _held(self) -> set[int]:
-        return {block for copies in self.ready.values() for _, block in copies}
+    def _needed(self) -> set[int]:
+        """Blocks that are held in some tier, or claimed."""
+        held = {block for copies in self.ready.values() for _, block in copies}
+        claims = [*self.filling.items(), *self.leases.items()]
+        return held | {block for (_, block), count in claims if count}
 
     def _path(self, hashes: bytes) -> list[int]:
         """The leading blocks of a chain that are known in their place."""
@@ -126,8 +145,8 @@ class NaiveIndex:
             above = block
 
     def _prune(self) -> None:
-        self.filling = +self.filling
-        needed = self._held() | {block for _, block in self.filling}
+        self.filling, self.leases = +self.filling, +self.leases
+        needed = self._needed()
         while True:
             inner = set(self.parents.values())
             dead = [block for block in self.parents if block not in needed and block not in inner]

@@ -9,7 +9,10 @@ the tree above only asks whether two runs have the same copies. Most runs are in
 tiers are one shared tuple of zeros until one of them is needed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import exp2, inf, log2
+from types import MappingProxyType
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.domain.tier import Tier
@@ -18,6 +21,12 @@ _DEPTHS = {tier: number for number, tier in enumerate(Tier)}
 DEPTHS = range(len(Tier))
 NO_LOWER = (0,) * (len(Tier) - 1)
 """The lower tiers' masks of a run that is in none of them."""
+
+NO_CLAIMS: Mapping[int, int] = MappingProxyType({})
+"""The claims of a run that has none. Most have none, and an empty dict of their own would be most of their size."""
+
+HEAT_HALF_LIFE_S = 300.0
+"""In this time the heat of a run that nobody asks for halves."""
 
 
 def depth(tier: Tier) -> int:
@@ -31,15 +40,18 @@ class Run:
 
     `holders` are the slots with a ready copy of every block of the run in HBM, `lower` likewise per tier below it.
     `filling` counts, per slot, the planned requests that will make (or reuse) one in HBM; `expected` is its keys as a
-    mask. The root is the run without blocks.
+    mask. `leases` counts, per slot, those who read one elsewhere. `warm_s` is when the heat of the run has fallen to 1
+    (`heat`), -inf for never asked for. The root is the run without blocks.
     """
 
     hashes: bytes
     parent: "Run | None" = None
     holders: int = 0
     lower: tuple[int, ...] = NO_LOWER
-    filling: dict[int, int] = field(default_factory=dict)
+    filling: Mapping[int, int] = field(default_factory=lambda: NO_CLAIMS)
     expected: int = 0
+    leases: Mapping[int, int] = field(default_factory=lambda: NO_CLAIMS)
+    warm_s: float = -inf
     children: dict[bytes, "Run"] = field(default_factory=dict)
 
     @property
@@ -53,15 +65,29 @@ class Run:
 
     @property
     def idle(self) -> bool:
-        """Nobody holds it in any tier, and nobody will."""
-        return not self.holders and not self.filling and self.lower == NO_LOWER
+        """Nobody holds it in any tier, nobody will, and nobody reads it."""
+        return not (self.holders or self.filling or self.leases) and self.lower == NO_LOWER
+
+    @property
+    def held_anywhere(self) -> int:
+        """The slots with ready copies in any tier, as a mask."""
+        mask = self.holders
+        for further in self.lower:
+            mask |= further
+        return mask
 
     def same_copies(self, other: "Run") -> bool:
-        return self.holders == other.holders and self.filling == other.filling and self.lower == other.lower
+        return (
+            self.holders == other.holders
+            and self.filling == other.filling
+            and self.lower == other.lower
+            and self.leases == other.leases
+        )
 
     def sprout(self, hashes: bytes, parent: "Run") -> "Run":
-        """A run of these blocks below `parent`, with copies like this one's."""
-        return Run(hashes, parent, self.holders, self.lower, dict(self.filling), self.expected)
+        """A run of these blocks below `parent`, with copies like this one's, as warm."""
+        filling, leases = (dict(claims) if claims else NO_CLAIMS for claims in (self.filling, self.leases))
+        return Run(hashes, parent, self.holders, self.lower, filling, self.expected, leases, self.warm_s)
 
     def held_in(self, at: int) -> int:
         """The slots with ready copies in the tier of depth `at`, as a mask."""
@@ -83,13 +109,47 @@ class Run:
         return at
 
     def expect(self, slot: int) -> None:
-        self.filling[slot] = self.filling.get(slot, 0) + 1
+        self.filling = _one_more(self.filling, slot)
         self.expected |= 1 << slot
 
     def unexpect(self, slot: int) -> None:
         """Take back one `expect` of this slot; KeyError when there is none."""
-        if self.filling[slot] > 1:
-            self.filling[slot] -= 1
-        else:
-            del self.filling[slot]
+        self.filling = _one_less(self.filling, slot)
+        if slot not in self.filling:
             self.expected ^= 1 << slot
+
+    def lease(self, slot: int) -> None:
+        self.leases = _one_more(self.leases, slot)
+
+    def release(self, slot: int) -> None:
+        """Take back one `lease` of this slot; KeyError when there is none."""
+        self.leases = _one_less(self.leases, slot)
+
+    def warm(self, now: float) -> None:
+        """Somebody asked for it: its heat grows by 1."""
+        self.warm_s = now + HEAT_HALF_LIFE_S * log2(1.0 + self.heat(now))
+
+    def heat(self, now: float) -> float:
+        """How often it was asked for, each time halved every HEAT_HALF_LIFE_S since.
+
+        One number says both how much and since when: the time at which the heat has fallen to 1.
+        """
+        return exp2(min((self.warm_s - now) / HEAT_HALF_LIFE_S, 1000.0))
+
+
+def _one_more(claims: Mapping[int, int], slot: int) -> Mapping[int, int]:
+    if not isinstance(claims, dict):
+        return {slot: 1}
+    claims[slot] = claims.get(slot, 0) + 1
+    return claims
+
+
+def _one_less(claims: Mapping[int, int], slot: int) -> Mapping[int, int]:
+    if claims[slot] == 1 and len(claims) == 1:
+        return NO_CLAIMS
+    assert isinstance(claims, dict)
+    if claims[slot] > 1:
+        claims[slot] -= 1
+    else:
+        del claims[slot]
+    return claims

@@ -149,6 +149,7 @@ class RunTree:
         (child,) = run.children.values()
         if not self.joins(run, child):
             return None
+        run.warm_s = child.warm_s = max(run.warm_s, child.warm_s)
         if child.blocks > run.blocks:
             run.parent.children[run.first] = child
             child.hashes, child.parent, run.parent = run.hashes + child.hashes, run.parent, None

@@ -33,7 +33,8 @@ class Reservations:
         state.ledger.pencil_decode(tracked.id, self._decode_work(tracked, placed.decode_slot))
         tokens_there = None if plan.local else request.prompt_tokens
         self._hold_blocks(tracked, slot, tokens_there)
-        self._expect(tracked, slot)
+        state.index.expect(slot, request.block_hashes, now)
+        tracked.expected.append(slot)
 
     def prefill_done(self, tracked: Tracked, now: float) -> None:
         """The prefill is over, and where to decode is open again: the pencil mark would count against its own place."""
@@ -49,7 +50,8 @@ class Reservations:
         state, slot = self._state, placed.decode_slot
         state.ledger.open_decode(tracked.id, self._decode_work(tracked, slot))
         self._hold_blocks(tracked, slot, None)
-        self._expect(tracked, slot)
+        state.index.expect(slot, tracked.request.block_hashes)
+        tracked.expected.append(slot)
         kv_bytes = plan.moved_tokens * state.fleet.endpoints[slot].kv_bytes_per_token
         path = state.topology.path(placed.prefill_slot, slot)
         slowest = max(
@@ -127,10 +129,6 @@ class Reservations:
         block_tokens = self._state.fleet.endpoints[slot].block_tokens
         whole = blocks_needed(tracked.request, block_tokens)
         self._state.ledger.hold_blocks(tracked.id, slot, whole if tokens is None else -(-tokens // block_tokens))
-
-    def _expect(self, tracked: Tracked, slot: int) -> None:
-        self._state.index.expect(slot, tracked.request.block_hashes)
-        tracked.expected.append(slot)
 
     def _unexpect(self, tracked: Tracked, slots: Sequence[int]) -> None:
         for slot in tuple(slots):
