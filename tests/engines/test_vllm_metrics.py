@@ -28,6 +28,9 @@ def test_the_recorded_prefill_page() -> None:
         prefix_queries_tokens=5128.0,
         prefix_hits_tokens=3584.0,
         preemptions=0.0,
+        prompt_computed_tokens=1544.0,
+        prompt_reused_tokens=3584.0,
+        prompt_pulled_tokens=0.0,
     )
 
 
@@ -38,6 +41,13 @@ def test_the_recorded_decode_page_agrees_with_its_text() -> None:
     label = '{engine="0",model_name="tiny"}'
     assert report.prefix_queries_tokens == float(lines[f"vllm:prefix_cache_queries_total{label}"])
     assert report.prefix_hits_tokens == float(lines[f"vllm:prefix_cache_hits_total{label}"])
+    for figure, source in (
+        (report.prompt_computed_tokens, "local_compute"),
+        (report.prompt_reused_tokens, "local_cache_hit"),
+        (report.prompt_pulled_tokens, "external_kv_transfer"),
+    ):
+        name = "vllm:prompt_tokens_by_source_total"
+        assert figure == float(lines[f'{name}{{engine="0",model_name="tiny",source="{source}"}}'])
     assert report.kv_usage == float(lines[f"vllm:kv_cache_usage_perc{label}"])
     assert report.kv_blocks == 512
 

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from vicinal.domain.decision import Decision, Observation, PricedPlan
+from vicinal.domain.decision import Decision, InputAge, Observation, PricedPlan
+from vicinal.domain.reuse import Reuse
 from vicinal.observe.comparison import compare
 from vicinal.observe.encode import encode_decision, encode_observation
 from vicinal.observe.explain import (
@@ -224,7 +225,7 @@ def test_text_and_json_of_a_whole_case(
     record = recorded(make_decision(chosen=winner, counterfactuals=(("emptiest_gpu", emptiest),)))
     case = Case("r1", [record, recorded(make_decision(attempt=2))], seen(make_observation()))
     parts = text(case)
-    assert len(parts) == 2 * 4 + 1
+    assert len(parts) == 2 * 5 + 1
     assert parts[1] == "r1: cost, whole, attempt 1; milliseconds"
     assert parts[0] == reason_sentence(record)
     assert parts[3] == why_not_emptiest(record)
@@ -239,3 +240,32 @@ def test_text_and_json_of_a_whole_case(
     assert first["record"]["request_id"] == "r1"
     assert plain["observation"]["ending"] == "done"
     assert to_json(Case("r2"))["observation"] is None
+
+
+@pytest.mark.mission("C2", "C3")
+def test_the_sources_of_a_decision_and_their_ages(make_decision: MakeDecision) -> None:
+    inputs = (
+        InputAge("ledger", "own dispatches", 0.0),
+        InputAge("prefill_blocks", "engine events", 1.25),
+        InputAge("decode_report", "engine metrics", None),
+    )
+    shown = text(Case("r1", [recorded(make_decision(inputs=inputs))], None))
+    assert shown[-1] == (
+        "Known then: ledger from own dispatches (current); prefill blocks from engine events (1.2 s old); "
+        "decode report from engine metrics (never heard)."
+    )
+
+
+@pytest.mark.mission("B16", "C3")
+def test_why_reuse_was_not_as_expected(make_observation: Callable[..., Observation]) -> None:
+    told = predicted_against_observed(seen(make_observation(cached_tokens=4096, reuse=Reuse.EVICTED_MEANWHILE)))
+    assert "cached tokens 4,096 (expected 8,192, evicted meanwhile)" in told
+
+
+def test_a_record_of_before_the_self_check_can_be_read(make_observation: Callable[..., Observation]) -> None:
+    line = msgspec.json.decode(encode_observation(make_observation()))
+    for name in ("prefill", "ready_tokens", "reuse"):
+        del line[name]
+    old = msgspec.json.decode(msgspec.json.encode(line), type=Line)
+    assert isinstance(old, ObservationRecord)
+    assert old.reuse is None

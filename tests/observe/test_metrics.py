@@ -14,6 +14,7 @@ from vicinal.domain.endpoint import Endpoint, Role
 from vicinal.domain.ids import EndpointId, ModelId
 from vicinal.domain.plan import Action, Leg
 from vicinal.domain.report import EndpointReport
+from vicinal.domain.reuse import Reuse
 from vicinal.domain.verdict import Verdict
 from vicinal.observe.metrics import TENANTS_MAX, Metrics
 
@@ -207,3 +208,39 @@ def test_two_schedulers_in_one_process_do_not_share_counts(make_decision: Callab
     one.decided(make_decision())
     assert values(one)["vicinal_tenant_decisions_total{tenant=t}"] == 1
     assert "vicinal_tenant_decisions_total{tenant=t}" not in values(other)
+
+
+@pytest.mark.mission("B15", "B16")
+def test_predictions_of_reuse_by_endpoint_and_cause(make_observation: Callable[..., Observation]) -> None:
+    metrics = Metrics([endpoint("p0")])
+    checked = {"prefill": P0, "predicted_cached_tokens": 160}
+    for cached, reuse in ((160, Reuse.EXACT), (96, Reuse.EVICTED_MEANWHILE), (None, Reuse.ENGINE_SILENT)):
+        metrics.observed(make_observation(cached_tokens=cached, reuse=reuse, **checked))
+    metrics.observed(make_observation(reuse=Reuse.EXACT, prefill=EndpointId("left")))
+    metrics.observed(make_observation(reuse=None, **checked))
+    found = values(metrics)
+    assert found["vicinal_prefix_prediction_error_count"] == 2
+    assert found["vicinal_prefix_prediction_error_sum"] == 64
+    checks = {k: v for k, v in found.items() if k.startswith("vicinal_prefix_checks_total{")}
+    assert checks == {
+        f"vicinal_prefix_checks_total{{cause={cause},endpoint=p0}}": 1
+        for cause in ("exact", "evicted_meanwhile", "engine_silent")
+    }
+    assert found["vicinal_prefix_error_tokens_total{cause=evicted_meanwhile,endpoint=p0}"] == 64
+    metrics.fleet([])
+    assert not any("endpoint=p0" in name for name in values(metrics))
+
+
+@pytest.mark.mission("A7", "B15")
+def test_what_decode_legs_were_promised_beside_what_the_engine_pulled(
+    make_decision: Callable[..., Decision], make_priced: Callable[..., PricedPlan]
+) -> None:
+    metrics = Metrics([endpoint("d0")])
+    metrics.decided(make_decision(chosen=make_priced(moved=176), leg=Leg.PREFILL))
+    metrics.decided(make_decision(chosen=make_priced(moved=176), leg=Leg.DECODE))
+    metrics.reported(EndpointReport(EndpointId("d0"), 1.0, prompt_pulled_tokens=176.0, prompt_reused_tokens=384.0))
+    found = values(metrics)
+    assert found["vicinal_handoff_promised_tokens_total{endpoint=d0,kind=moved}"] == 176
+    assert found["vicinal_engine_prompt_tokens{endpoint=d0,source=pulled}"] == 176
+    assert found["vicinal_engine_prompt_tokens{endpoint=d0,source=reused}"] == 384
+    assert "vicinal_engine_prompt_tokens{endpoint=d0,source=computed}" not in found

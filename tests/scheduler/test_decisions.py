@@ -124,7 +124,7 @@ def test_each_counterfactual_is_what_it_is_called() -> None:
 
 @pytest.mark.mission("B12")
 def test_the_age_of_every_input_is_said() -> None:
-    play = Play(racks(1, 1, 1))
+    play = Play(racks(1, 1, 1, events_url="tcp://somewhere:1"))
     play.reported("r1-p1", 2.0)
     play.stored("r1-d1", tokens(64, 1), 1.0)
     play.now += 0.5
@@ -136,6 +136,15 @@ def test_the_age_of_every_input_is_said() -> None:
         "prefill_blocks": None,
         "decode_blocks": 0.5,
     }
+
+
+@pytest.mark.mission("B12", "C2")
+def test_what_an_endpoint_without_events_holds_is_said_to_be_inferred() -> None:
+    play = Play(racks(1, 1, 1))
+    play.stored("r1-d1", tokens(64, 1), 1.0)
+    sources = {age.name: age.source for age in decide(play).inputs}
+    assert sources["prefill_blocks"] == "own dispatches"
+    assert sources["decode_blocks"] == "engine events"
 
 
 def test_the_decode_decision_repeats_no_workload() -> None:

@@ -111,6 +111,10 @@ class ClusterState:
             self.engine_blocks.apply(slot, event)
             self.events_s[slot] = now
 
+    def sends_events(self, slot: int) -> bool:
+        """The endpoint tells what it holds: it should, or it has. Otherwise that is inferred from what went there."""
+        return bool(self.fleet.endpoints[slot].events_url) or bool(self.events_s[slot] > -np.inf)
+
     def lose(self, endpoint: EndpointId, now: float) -> bool:
         """True when it is news that the endpoint does not answer."""
         slot = self.slot(endpoint)

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from vicinal.domain.ids import EndpointId, ModelId, RequestId, TenantId
 from vicinal.domain.plan import Leg, Plan
+from vicinal.domain.reuse import Reuse
 from vicinal.domain.verdict import Verdict
 
 TERMS = (
@@ -81,7 +82,10 @@ class Decision(Struct, frozen=True):
 
 class Observation(Struct, frozen=True):
     """What really happened to a request, beside what the decisions of its last attempt predicted: the one that began
-    it, and for `predicted_tpot_s` and `moved_tokens` the last one. Unknown figures are None."""
+    it, and for `predicted_tpot_s` and `moved_tokens` the last one. Unknown figures are None.
+
+    `prefill` is who prefilled, `ready_tokens` the part of `predicted_cached_tokens` that was ready there at the
+    decision (the rest was being made), `reuse` how the prediction came out and why."""
 
     request_id: RequestId
     at_s: float
@@ -100,3 +104,6 @@ class Observation(Struct, frozen=True):
     predicted_cached_tokens: int | None
     moved_tokens: int | None
     held_s: float = 0.0
+    prefill: EndpointId | None = None
+    ready_tokens: int | None = None
+    reuse: Reuse | None = None

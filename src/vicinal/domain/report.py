@@ -9,6 +9,8 @@ class EndpointReport(Struct, frozen=True):
     """One scrape of an engine's metrics, at `scraped_s` on the driver's clock.
 
     `kv_usage` is the share of KV blocks in use, 0 to 1. Counters are totals since the engine's start.
+    `prompt_*_tokens` count prompt tokens by where their KV came from: computed, reused from its own cache, pulled from
+    another engine.
     """
 
     endpoint: EndpointId
@@ -22,3 +24,6 @@ class EndpointReport(Struct, frozen=True):
     prefix_queries_tokens: float | None = None
     prefix_hits_tokens: float | None = None
     preemptions: float | None = None
+    prompt_computed_tokens: float | None = None
+    prompt_reused_tokens: float | None = None
+    prompt_pulled_tokens: float | None = None

@@ -18,7 +18,7 @@ The feed gives each event once and in order (gaps become `BlocksCleared`). What 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -29,6 +29,7 @@ from vicinal.domain.request import HASH_BYTES
 from vicinal.domain.tier import Tier
 from vicinal.kvindex.hashing import ROOT, TOKEN_BYTES, chain, pack_hashes, unpack
 from vicinal.kvindex.index import BlockIndex
+from vicinal.kvindex.losses import Losses
 
 _Key = TypeVar("_Key")
 
@@ -89,12 +90,13 @@ class _Engine:
 class EngineBlocks:
     """Applies engines' block events to an index. Ready copies of its slots are changed by nobody else.
 
-    `counts` is how often each `Oddity` was met, over all slots.
+    `counts` is how often each `Oddity` was met, over all slots. `losses` remembers which ready copies left HBM lately.
     """
 
     def __init__(self, index: BlockIndex) -> None:
         self.index = index
         self.counts: Counter[str] = Counter()
+        self.losses = Losses()
         self._slots: dict[int, _Engine] = {}
 
     def apply(self, slot: int, event: BlockEvent) -> None:
@@ -107,7 +109,7 @@ class EngineBlocks:
             return
         elif event.incarnation > engine.incarnation:
             self.counts[Oddity.NEW_INCARNATION] += 1
-            self.index.clear(slot)
+            self._clear(slot)
             engine = self._slots[slot] = _Engine(event.incarnation)
         match event:
             case BlocksStored():
@@ -115,15 +117,16 @@ class EngineBlocks:
             case BlocksRemoved():
                 self._remove(slot, engine, event)
             case BlocksCleared(reason="reset"):
-                self.index.clear(slot, (Tier.HBM,))
+                self._clear(slot, Tier.HBM)
                 engine.tiers[Tier.HBM] = _Names()
             case BlocksCleared():
-                self.index.clear(slot)
+                self._clear(slot)
                 engine.tiers = {Tier.HBM: _Names()}
 
     def forget(self, slot: int) -> None:
         """The engine left: nothing it said, its incarnation included, counts for who gets the slot next."""
         self.index.clear(slot)
+        self.losses.forget(slot)
         self._slots.pop(slot, None)
 
     def names_held(self, slot: int) -> int:
@@ -182,7 +185,7 @@ class EngineBlocks:
             elif block in held:
                 names.more_names[block] += 1
             held.add(block)
-        self.index.remove(slot, given_up, tier)
+        self._drop(slot, given_up, tier)
 
     def _misfit(self, event: BlocksStored) -> Oddity | None:
         if event.block_tokens != self.index.block_tokens:
@@ -208,7 +211,17 @@ class EngineBlocks:
                 del names.blocks[name]
                 if self._last_name(names, block):
                     given_up.append(block)
-        self.index.remove(slot, given_up, event.tier)
+        self._drop(slot, given_up, event.tier)
+
+    def _clear(self, slot: int, *tiers: Tier) -> None:
+        """Nothing is there any more, in these tiers or, without any, in all."""
+        self.index.clear(slot, tiers or tuple(Tier))
+        self.losses.note_all(slot)
+
+    def _drop(self, slot: int, blocks: Collection[int], tier: Tier) -> None:
+        self.index.remove(slot, blocks, tier)
+        if tier is Tier.HBM:
+            self.losses.note(slot, blocks)
 
     def _last_name(self, names: _Names, block: int) -> bool:
         """Take one name away from a block; whether it was the last."""

@@ -77,6 +77,9 @@ def encode_observation(seen: Observation) -> bytes:
         predicted_cached_tokens=seen.predicted_cached_tokens,
         moved_tokens=seen.moved_tokens,
         held_s=held,
+        prefill=seen.prefill,
+        ready_tokens=seen.ready_tokens,
+        reuse=seen.reuse,
     )
     return _encode(record) + b"\n"
 

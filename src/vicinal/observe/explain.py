@@ -72,6 +72,12 @@ def reason_sentence(record: DecisionRecord) -> str:
     )
 
 
+def sources(record: DecisionRecord) -> str:
+    """Where what the decision knew came from, and how old it was then."""
+    said = [f"{name.replace('_', ' ')} from {source} ({_age(age_s)})" for name, source, age_s in record.inputs]
+    return f"Known then: {'; '.join(said)}." if said else ""
+
+
 def why_not_emptiest(record: DecisionRecord) -> str:
     """The answer to "why not the emptiest GPU?", in milliseconds per term."""
     return why_not(record, EMPTIEST, "the emptiest GPU", record.policy == BY_SECONDS)
@@ -87,7 +93,8 @@ def predicted_against_observed(observation: ObservationRecord) -> str:
     said = [_pair(name, expected, seen) for name, expected, seen in pairs if seen is not None]
     if observation.cached_tokens is not None:
         expected, seen = observation.predicted_cached_tokens, observation.cached_tokens
-        said.append(f"cached tokens {_count(seen)} (expected {_count(expected)})")
+        cause = f", {observation.reuse.replace('_', ' ')}" if observation.reuse else ""
+        said.append(f"cached tokens {_count(seen)} (expected {_count(expected)}{cause})")
     if observation.held_s:
         said.append(f"held for {_ms(observation.held_s)} ms")
     ending = observation.ending + (f" ({observation.reason})" if observation.reason else "")
@@ -100,6 +107,8 @@ def text(case: Case) -> list[Table | str]:
     shown: list[Table | str] = []
     for record in case.decisions:
         shown += [reason_sentence(record), title(record), table(record), why_not_emptiest(record)]
+        if record.inputs:
+            shown.append(sources(record))
     if case.observation is not None:
         shown.append(f"{case.request_id} {predicted_against_observed(case.observation)}")
     return shown
@@ -135,6 +144,12 @@ def _pair(name: str, expected: float | None, seen: float | None) -> str:
 
 def _ms(seconds: float | None) -> str:
     return "–" if seconds is None else f"{seconds * 1e3:,.1f}"
+
+
+def _age(seconds: float | None) -> str:
+    if seconds is None:
+        return "never heard"
+    return "current" if not seconds else f"{seconds:,.1f} s old"
 
 
 def _count(tokens: int | None) -> str:

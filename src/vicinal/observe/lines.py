@@ -111,7 +111,8 @@ class DecisionRecord(msgspec.Struct, tag_field="kind", tag="decision", frozen=Tr
 class ObservationRecord(msgspec.Struct, tag_field="kind", tag="observation", frozen=True):
     """What became of a request, beside what its last attempt predicted. Times are seconds; null is Unknown.
 
-    `held_s` is how long the scheduler held it because no endpoint had room.
+    `held_s` is how long the scheduler held it because no endpoint had room. `prefill` is who prefilled, `ready_tokens`
+    what of the predicted reuse was ready there at the decision, `reuse` how the prediction came out (self-check.md).
     """
 
     request_id: str
@@ -131,6 +132,9 @@ class ObservationRecord(msgspec.Struct, tag_field="kind", tag="observation", fro
     predicted_cached_tokens: int | None
     moved_tokens: int | None
     held_s: float
+    prefill: str | None = None
+    ready_tokens: int | None = None
+    reuse: str | None = None
 
 
 Line = DecisionRecord | ObservationRecord

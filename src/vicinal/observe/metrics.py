@@ -41,6 +41,7 @@ _DECIDE_S = (5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3, 6.4e-3, 0.0128, 0.025
 _TTFT_S = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 6.0, 12.0, 25.0, 50.0, 100.0)
 _TPOT_S = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.2, 0.4, 1.0)
 _DECODE_S = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, 300.0)
+_ERROR_TOKENS = (0.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 65536.0)
 _WAIT_S = (0.0, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -83,6 +84,22 @@ class Metrics:
         self._cached_predicted = counter(
             "cache_predicted_tokens", "Prompt tokens predicted to be reused, same requests"
         )
+        self._prefix_error = Histogram(
+            "vicinal_prefix_prediction_error",
+            "Prompt tokens reused minus predicted, absolute",
+            buckets=_ERROR_TOKENS,
+            registry=registry,
+        )
+        self._prefix_checks = counter("prefix_checks", "Predictions of reuse by how they came out", "endpoint", "cause")
+        self._prefix_missed = counter(
+            "prefix_error_tokens", "Prompt tokens by which predictions were wrong", "endpoint", "cause"
+        )
+        self._promised = counter(
+            "handoff_promised_tokens", "Prompt tokens of decode legs by what plans say", "endpoint", "kind"
+        )
+        self._by_source = gauge(
+            "engine_prompt_tokens", "Prompt tokens since engine start by where their KV came from", "endpoint", "source"
+        )
         self._warnings = counter("warnings", "Warnings to the operator", "kind")
         self._waiting = gauge("worker_queue_length", "Requests that wait in an engine", "endpoint")
         self._running = gauge("batch_size", "Requests that run in an engine", "endpoint")
@@ -108,6 +125,8 @@ class Metrics:
             for gauge in self._per_endpoint:
                 with suppress(KeyError):
                     gauge.remove(gone)
+            for labelled in (self._prefix_checks, self._prefix_missed, self._promised, self._by_source):
+                labelled.remove_by_labels({"endpoint": gone})
         self._fleet = present
 
     def decided(self, decision: Decision, seconds: float | None = None) -> None:
@@ -124,6 +143,10 @@ class Metrics:
                 self._batch_wait.observe(wait_s)
             if decision.attempt <= 1:
                 self._held.observe(decision.at_s - decision.arrived_s)
+        else:
+            plan = decision.chosen.plan
+            self._promised.labels(plan.decode, "moved").inc(plan.moved_tokens)
+            self._promised.labels(plan.decode, "held").inc(plan.held_tokens)
         if action is Action.REMOTE_READ:
             self._reads.inc()
         elif action is Action.MIGRATE:
@@ -149,6 +172,7 @@ class Metrics:
         if seen.cached_tokens is not None and seen.predicted_cached_tokens is not None:
             self._cached.inc(seen.cached_tokens)
             self._cached_predicted.inc(seen.predicted_cached_tokens)
+        self._check_prefix(seen)
 
     def reported(self, report: EndpointReport) -> None:
         """An engine said how it is."""
@@ -160,6 +184,12 @@ class Metrics:
         _set(self._hbm, endpoint, self._hbm_bytes(report))
         queries, hits = report.prefix_queries_tokens, report.prefix_hits_tokens
         _set(self._hit_ratio, endpoint, hits / queries if queries and hits is not None else None)
+        for source, tokens in (
+            ("computed", report.prompt_computed_tokens),
+            ("reused", report.prompt_reused_tokens),
+            ("pulled", report.prompt_pulled_tokens),
+        ):
+            _set(self._by_source, endpoint, tokens, source)
 
     def queued(self, requests: int) -> None:
         """The scheduler holds this many requests now."""
@@ -188,6 +218,17 @@ class Metrics:
     def _compare(self, figure: str, predicted: float | None, seen: float | None) -> None:
         if predicted is not None and seen is not None:
             self._error.labels(figure).observe(abs(seen - predicted))
+
+    def _check_prefix(self, seen: Observation) -> None:
+        """Whether reuse came out as predicted. An endpoint that has left gets no series."""
+        if seen.reuse is None or seen.prefill not in self._fleet:
+            return
+        self._prefix_checks.labels(seen.prefill, seen.reuse.value).inc()
+        if seen.cached_tokens is not None and seen.predicted_cached_tokens is not None:
+            missed = abs(seen.cached_tokens - seen.predicted_cached_tokens)
+            self._prefix_error.observe(missed)
+            if missed:
+                self._prefix_missed.labels(seen.prefill, seen.reuse.value).inc(missed)
 
     def _hbm_bytes(self, report: EndpointReport) -> float | None:
         known = self._fleet.get(report.endpoint)
@@ -243,10 +284,10 @@ class _Feeds(Collector):
         yield family
 
 
-def _set(gauge: Gauge, endpoint: EndpointId, value: float | None) -> None:
+def _set(gauge: Gauge, endpoint: EndpointId, value: float | None, *labels: str) -> None:
     """An Unknown figure has no series, also when it was known before."""
     if value is not None:
-        gauge.labels(endpoint).set(value)
+        gauge.labels(endpoint, *labels).set(value)
     else:
         with suppress(KeyError):
-            gauge.remove(endpoint)
+            gauge.remove(endpoint, *labels)

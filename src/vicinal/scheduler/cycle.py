@@ -22,7 +22,7 @@ from vicinal.scheduler.tracked import Tracked
 
 class Placed(Struct, frozen=True):
     """A choice that can be carried out. `compute_s` is the prefill's predicted compute where it will run,
-    `pool_wait_s` the mean wait for prefill when it was chosen."""
+    `pool_wait_s` the mean wait for prefill when it was chosen, `ready_blocks` what of the prompt is ready there."""
 
     decision: Decision
     prefill_slot: int
@@ -30,6 +30,7 @@ class Placed(Struct, frozen=True):
     compute_s: float
     pool_wait_s: float
     decode_bound: bool
+    ready_blocks: int
 
 
 class Cycle:
@@ -106,12 +107,15 @@ class Cycle:
         compute_s = (
             table.decode.local_compute_s[choice.j] if made.leg is Leg.WHOLE else table.prefill.compute_s[choice.i]
         )
+        prefill_slot, decode_slot = made.slots
         return Placed(
             self._describer.decision(tracked, made, queue_length),
-            *made.slots,
+            prefill_slot,
+            decode_slot,
             float(compute_s),
             table.pool_wait_s,
             choice.decode_bound,
+            made.match.ready_at(prefill_slot),
         )
 
 

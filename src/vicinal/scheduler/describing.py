@@ -180,14 +180,19 @@ class Describer:
         )
 
     def _inputs(self, view: View, prefill_slot: int, decode_slot: int) -> tuple[InputAge, ...]:
-        events_s = self._state.events_s
         return (
             InputAge("ledger", "own dispatches", 0.0),
             InputAge("prefill_report", "engine metrics", _age(view, view.reported_s[prefill_slot])),
             InputAge("decode_report", "engine metrics", _age(view, view.reported_s[decode_slot])),
-            InputAge("prefill_blocks", "engine events", _age(view, events_s[prefill_slot])),
-            InputAge("decode_blocks", "engine events", _age(view, events_s[decode_slot])),
+            self._blocks("prefill_blocks", view, prefill_slot),
+            self._blocks("decode_blocks", view, decode_slot),
         )
+
+    def _blocks(self, name: str, view: View, slot: int) -> InputAge:
+        """What an endpoint holds is told by its events; without them it is inferred from what was sent there."""
+        if self._state.sends_events(slot):
+            return InputAge(name, "engine events", _age(view, self._state.events_s[slot]))
+        return InputAge(name, "own dispatches", 0.0)
 
     def _holder(self, blocks: NDArray[np.int32]) -> EndpointId | None:
         """Who holds the longest prefix of the prompt, if anybody holds any."""

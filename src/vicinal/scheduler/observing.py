@@ -38,4 +38,12 @@ def observation(tracked: Tracked, outcome: Outcome, output_tokens: int | None, n
         predicted_cached_tokens=None if first is None else first.chosen.plan.cached_tokens,
         moved_tokens=None if last is None else last.chosen.plan.moved_tokens,
         held_s=tracked.held_s,
+        prefill=None if first is None else first.chosen.plan.prefill,
+        ready_tokens=_ready_tokens(tracked),
+        reuse=tracked.reuse,
     )
+
+
+def _ready_tokens(tracked: Tracked) -> int | None:
+    promise = tracked.promise
+    return None if promise is None else min(promise.cached_tokens, promise.ready_blocks * tracked.request.block_tokens)

@@ -41,6 +41,7 @@ from vicinal.scheduler.holding import Holding
 from vicinal.scheduler.observing import observation, term
 from vicinal.scheduler.refusal import refusal
 from vicinal.scheduler.reserving import Reservations
+from vicinal.scheduler.selfcheck import SelfCheck
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.scheduler.states import Move
 from vicinal.scheduler.tracked import Tracked
@@ -66,6 +67,7 @@ class Scheduler:
         self.holding = Holding(settings.held_max, settings.hold_s_max)
         self.unseen = UnseenTokens()
         self.doubts = Doubts()
+        self.selfcheck = SelfCheck(state)
         self.reservations = Reservations(state, cost)
         self._chance = chance
         self.cycle = Cycle(state, cost, policy, chance, settings)
@@ -80,7 +82,7 @@ class Scheduler:
     def _apply(self, event: Event, now: float) -> list[Effect]:
         match event:  # the most frequent ones first
             case EndpointReported():
-                return self._reported(event.report)
+                return self._reported(event.report, now)
             case BlocksStored() | BlocksRemoved() | BlocksCleared():
                 self.state.apply_blocks(event, now)
                 return []
@@ -113,18 +115,22 @@ class Scheduler:
             return unseen_s if held_s is None else held_s
         return min(held_s, unseen_s)
 
-    def _reported(self, report: EndpointReport) -> list[Effect]:
+    def _reported(self, report: EndpointReport, now: float) -> list[Effect]:
         slot = self.state.slot(report.endpoint)
         if slot is None:
             return []
         self.state.apply_report(report)
-        return [*self.doubts.raised_by(self.state.fleet.endpoints[slot], report)]
+        doubts = self.doubts.raised_by(self.state.fleet.endpoints[slot], report)
+        return [*doubts, *self.selfcheck.reported(slot, report, now)]
 
     def _change_fleet(self, endpoints: Sequence[Endpoint], now: float) -> None:
+        before = tuple(self.state.fleet.endpoints)
         left = frozenset(self.state.change_fleet(endpoints))
         if left:
+            self.selfcheck.forget(left, [before[slot].id for slot in left])
             for tracked in self.requests.values():
                 self.reservations.abandon(tracked, left, now)
+                self.selfcheck.abandon(tracked, left)
         self.cost.rebuild(self.state.fleet, self.state.topology)
         self.state.assume_strangers(self.cost.usual_prefill_s(), USUAL_PROMPT_TOKENS)
 
@@ -137,9 +143,7 @@ class Scheduler:
             case FirstToken():
                 return self._first_token(tracked, now)
             case RequestFinished():
-                if event.cached_tokens is not None:
-                    tracked.cached_tokens = event.cached_tokens
-                return self._end(tracked, Move.FINISH, Outcome(Ending.DONE), event.output_tokens, now)
+                return self._finished(tracked, event, now)
             case LegFailed():
                 return self._leg_failed(tracked, event, now)
             case _:
@@ -169,6 +173,7 @@ class Scheduler:
         plan = decision.chosen.plan
         tracked.move(Move.PLAN)
         tracked.begin(decision, placed.decode_bound, now)
+        self.selfcheck.promise(tracked, placed.prefill_slot, placed.ready_blocks)
         self.reservations.plan(tracked, placed, now)
         tracked.move(Move.DISPATCH)
         if decision.leg is Leg.WHOLE:
@@ -181,20 +186,23 @@ class Scheduler:
         tracked.cached_tokens = event.cached_tokens
         tracked.prefill_done_s = now
         self.reservations.prefill_done(tracked, now)
+        warnings = self.selfcheck.compare(tracked)
         if not event.handed_off:
             tracked.move(Move.FIRST_TOKEN)  # the token that the prefill made is the whole answer
             tracked.first_token_s = now
-            return []
+            return [*warnings]
         placed = self.cycle.plan_decode(tracked, len(self.holding), now)
         if not isinstance(placed, Placed):
             reason = "the prefill is done, but no endpoint can take its KV"
-            return [Cancel(tracked.id, tracked.attempt), *self._try_again(tracked, reason, now)]
+            return [*warnings, Cancel(tracked.id, tracked.attempt), *self._try_again(tracked, reason, now)]
         plan = placed.decision.chosen.plan
         tracked.move(Move.HAND_OFF)
         tracked.plan, tracked.decision, tracked.leg = plan, placed.decision, Leg.DECODE
         self.reservations.hand_off(tracked, placed, now)
+        self.selfcheck.pull_began(tracked, plan)
         self._expect_unseen(tracked, now)
-        return [Record(placed.decision), Dispatch(tracked.id, tracked.attempt, Leg.DECODE, plan.decode, plan)]
+        dispatch = Dispatch(tracked.id, tracked.attempt, Leg.DECODE, plan.decode, plan)
+        return [*warnings, Record(placed.decision), dispatch]
 
     def _expect_unseen(self, tracked: Tracked, now: float) -> None:
         """The leg under way brings the first token; when nobody will see it, wait for the time it is expected."""
@@ -207,8 +215,19 @@ class Scheduler:
         tracked.move(Move.FIRST_TOKEN)
         tracked.first_token_s = now
         self.unseen.forget(tracked.id)
+        self.selfcheck.looked_up(tracked)
+        self.selfcheck.pull_ended(tracked)
         warning = self.reservations.first_token(tracked, now)
         return [warning] if warning else []
+
+    def _finished(self, tracked: Tracked, event: RequestFinished, now: float) -> list[Effect]:
+        warnings: list[Warn] = []
+        if event.cached_tokens is not None:
+            tracked.cached_tokens = event.cached_tokens
+        if tracked.leg is Leg.WHOLE:
+            warnings = self.selfcheck.compare(tracked)
+        self.selfcheck.over(tracked, now)
+        return [*warnings, *self._end(tracked, Move.FINISH, Outcome(Ending.DONE), event.output_tokens, now)]
 
     def _leg_failed(self, tracked: Tracked, event: LegFailed, now: float) -> list[Effect]:
         if event.leg is not tracked.leg or tracked.plan is None:
@@ -231,6 +250,7 @@ class Scheduler:
             outcome = Outcome(Ending.ENGINE_FAILED, words, self._retry_after_s())
             return self._end(tracked, Move.FAIL, outcome, None, now)
         self.unseen.forget(tracked.id)
+        self.selfcheck.pull_ended(tracked)
         self.reservations.release(tracked, now)
         tracked.move(Move.REPLAN)
         tracked.plan = tracked.leg = None
@@ -295,6 +315,7 @@ class Scheduler:
         self._unhold(tracked, now)
         tracked.move(move)
         self.unseen.forget(tracked.id)
+        self.selfcheck.pull_ended(tracked)
         self.reservations.release(tracked, now)
         del self.requests[tracked.id]
         effects: list[Effect] = []

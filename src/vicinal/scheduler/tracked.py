@@ -6,7 +6,20 @@ from vicinal.domain.decision import Decision
 from vicinal.domain.ids import EndpointId, RequestId
 from vicinal.domain.plan import Leg, Plan
 from vicinal.domain.request import Request
+from vicinal.domain.reuse import Reuse
 from vicinal.scheduler.states import Move, State, after
+
+
+@dataclass(slots=True)
+class Promise:
+    """What a plan counts on where it prefills: `cached_tokens`, of which `ready_blocks` blocks are there and the rest
+    is being made by others. `losses_*` are marks (kvindex/losses.py): from the decision until the engine looked."""
+
+    slot: int
+    ready_blocks: int
+    cached_tokens: int
+    losses_from: int
+    losses_to: int | None = None
 
 
 @dataclass(slots=True)
@@ -15,6 +28,7 @@ class Tracked:
 
     `leg` is None while nothing is under way. `first_decision` is the plan that began the attempt, `decision` the last
     one made in it. `expected` lists the slots on which the index counts this request's blocks as filling.
+    `pulling` is the plan whose decode endpoint has yet to pull what the plan says it lacks.
     """
 
     request: Request
@@ -37,6 +51,9 @@ class Tracked:
     expected_start_s: float = 0.0
     expected_step_s: float = 0.0
     cached_tokens: int | None = None
+    promise: Promise | None = None
+    reuse: Reuse | None = None
+    pulling: Plan | None = None
 
     @property
     def id(self) -> RequestId:
@@ -54,4 +71,4 @@ class Tracked:
         self.decode_bound = decode_bound
         self.dispatched_s = now
         self.prefill_done_s = self.transfer_promise_s = None
-        self.cached_tokens = None
+        self.cached_tokens = self.promise = self.reuse = None

@@ -24,11 +24,13 @@ _CONFIG = ("vllm:cache_config_info",)
 _QUERIES = ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total")
 _HITS = ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total")
 _PREEMPTIONS = ("vllm:num_preemptions_total",)
+_BY_SOURCE = ("vllm:prompt_tokens_by_source_total",)
 
 # A literal newline in front is six times faster to search for than `^` with MULTILINE.
 _LINE = re.compile(
-    r"\n(" + "|".join(map(re.escape, _WAITING + _RUNNING + _USAGE + _CONFIG + _QUERIES + _HITS + _PREEMPTIONS)) + r")"
-    r"(?:\{(.*)\})?[ \t]+(\S+)"
+    r"\n("
+    + "|".join(map(re.escape, _WAITING + _RUNNING + _USAGE + _CONFIG + _QUERIES + _HITS + _PREEMPTIONS + _BY_SOURCE))
+    + r")(?:\{(.*)\})?[ \t]+(\S+)"
 )
 _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
@@ -42,6 +44,7 @@ def parse_report(page: str, endpoint: EndpointId, scraped_s: float) -> EndpointR
         found.setdefault(name, []).append((dict(_LABEL.findall(labels)), _number(value)))
     config = [labels for labels, _ in _series(found, _CONFIG)]
     blocks = {labels.get("engine"): _whole(labels.get("num_gpu_blocks")) for labels in config}
+    sources = _series(found, _BY_SOURCE)
     sizes = {_whole(labels.get("block_size")) for labels in config}
     return EndpointReport(
         endpoint=endpoint,
@@ -54,11 +57,18 @@ def parse_report(page: str, endpoint: EndpointId, scraped_s: float) -> EndpointR
         prefix_queries_tokens=_total(_series(found, _QUERIES)),
         prefix_hits_tokens=_total(_series(found, _HITS)),
         preemptions=_total(_series(found, _PREEMPTIONS)),
+        prompt_computed_tokens=_total(_of_source(sources, "local_compute")),
+        prompt_reused_tokens=_total(_of_source(sources, "local_cache_hit")),
+        prompt_pulled_tokens=_total(_of_source(sources, "external_kv_transfer")),
     )
 
 
 def _series(found: Mapping[str, _Series], names: Iterable[str]) -> _Series:
     return next((found[name] for name in names if name in found), [])
+
+
+def _of_source(series: _Series, source: str) -> _Series:
+    return [(labels, value) for labels, value in series if labels.get("source") == source]
 
 
 def _total(series: _Series) -> float | None:
