@@ -44,6 +44,8 @@ def facts(result: Result) -> Iterable[tuple[str, str]]:
         yield "met both objectives", f"{result.attainment:.1%}"
     if result.prefix_hit_rate is not None:
         yield "prefix hit rate", f"{result.prefix_hit_rate:.1%}"
+    for tier, share in result.hit_rate_by_tier.items():
+        yield f"prefix hits in {tier}", f"{share:.1%}"
     if result.output_tokens_per_s is not None:
         yield "output tokens/s", f"{result.output_tokens_per_s:,.0f}"
     for level, moved in result.kv_bytes.items():

@@ -114,6 +114,20 @@ def _kv_is_said_once(config: Config) -> Iterator[Finding]:
             yield (*key, "kv_tokens"), f"less than one block, which has {block_tokens(config, entry)} tokens"
 
 
+def _tiers_hold_blocks(config: Config) -> Iterator[Finding]:
+    """What comes from SSD comes through host memory."""
+    for at, entry in enumerate(config.endpoint):
+        block = block_tokens(config, entry)
+        for name in ("host_tokens", "ssd_tokens"):
+            if 0 < getattr(entry, name) < block:
+                yield ("endpoint", at, name), f"less than one block, which has {block} tokens; 0 means none"
+        if entry.ssd_tokens and not entry.host_tokens:
+            yield (
+                ("endpoint", at, "ssd_tokens"),
+                f'"{entry.id}" has KV on SSD and none in host memory, through which it would be read; give host_tokens',
+            )
+
+
 def _kv_is_alike(config: Config) -> Iterator[Finding]:
     """KV moves between endpoints of a model block by block, and the index has blocks of one size."""
     if not config.endpoint:
@@ -181,6 +195,7 @@ _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _addresses_can_be_reached,
     _addresses_are_unique,
     _kv_is_said_once,
+    _tiers_hold_blocks,
     _kv_is_alike,
     _halves_hand_off,
     _places_nest,

@@ -96,4 +96,8 @@ def _endpoint(config: Config, entry: Entry) -> Endpoint:
         events_url=entry.events_url,
         replay_url=entry.replay_url,
         hands_off=entry.hand_off,
+        host_blocks=entry.host_tokens // block_tokens(config, entry),
+        ssd_blocks=entry.ssd_tokens // block_tokens(config, entry),
+        host_bytes_per_s=entry.host_gbytes_per_s * 1e9,
+        ssd_bytes_per_s=entry.ssd_gbytes_per_s * 1e9,
     )

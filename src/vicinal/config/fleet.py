@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from vicinal.config.schema import Count, Emulator, Model, Name, Record, Scheduler, Server
-from vicinal.domain.endpoint import Role
+from vicinal.domain.endpoint import HOST_BYTES_PER_S, SSD_BYTES_PER_S, Role
 from vicinal.domain.request import INTERACTIVE
 from vicinal.topology.tree import TreeNetwork
 
@@ -13,6 +13,7 @@ _TREE = TreeNetwork()
 Latency = Annotated[float, Meta(ge=0)]
 Rate = Annotated[float, Meta(gt=0)]
 Weight = Annotated[float, Meta(ge=0)]
+Tokens = Annotated[int, Meta(ge=0)]
 
 
 class Network(Struct, frozen=True, kw_only=True):
@@ -109,6 +110,19 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     site: Annotated[str, Meta(description="Site of that pod.")] = ""
     kv_blocks: Annotated[Count | None, Meta(description="KV blocks of its HBM (vLLM: `num_gpu_blocks`).")] = None
     kv_tokens: Annotated[Count | None, Meta(description="The same in tokens, rounded down to blocks.")] = None
+    host_tokens: Annotated[
+        Tokens,
+        Meta(description="Tokens of KV that it offloads to host memory (vLLM: `kv-offloading-size`, in GiB). 0: none."),
+    ] = 0
+    ssd_tokens: Annotated[
+        Tokens, Meta(description="The same on SSD, below host memory. How much it is matters to emulated engines only.")
+    ] = 0
+    host_gbytes_per_s: Annotated[
+        Rate, Meta(description="Rate of reading host memory into HBM, over all of its GPUs together.")
+    ] = HOST_BYTES_PER_S / 1e9
+    ssd_gbytes_per_s: Annotated[Rate, Meta(description="Rate of reading its SSD into host memory.")] = (
+        SSD_BYTES_PER_S / 1e9
+    )
     sequences_max: Annotated[Count, Meta(description="Requests it runs at a time (vLLM: `max-num-seqs`).")] = 256
     dialect: Annotated[Name, Meta(description="How to talk to it.")] = "vllm"
     events_url: Annotated[

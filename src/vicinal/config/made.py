@@ -14,7 +14,7 @@ from msgspec.structs import fields
 from vicinal.config.fleet import Config, Endpoint, Network
 from vicinal.config.problems import nearest
 from vicinal.config.schema import Emulator, Model, Scheduler
-from vicinal.domain.endpoint import Role
+from vicinal.domain.endpoint import HOST_BYTES_PER_S, SSD_BYTES_PER_S, Role
 from vicinal.enginemodel.profiles import KV_BYTES_PER_TOKEN, profile
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -39,6 +39,10 @@ class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     profile: str = "llama-3.1-70b-h100-tp8-vllm"
     models: str = ""
     kv_tokens: Positive = 1_200_000
+    host_tokens: Count = 0
+    ssd_tokens: Count = 0
+    host_gbytes_per_s: Rate = HOST_BYTES_PER_S / 1e9
+    ssd_gbytes_per_s: Rate = SSD_BYTES_PER_S / 1e9
     kv_bits: Positive = 16
     block_tokens: Positive = 16
     tokens_max: Positive = 131_072
@@ -124,6 +128,10 @@ def _endpoints(shape: Shape) -> Iterator[Endpoint]:
                     pod=f"pod{(rack - 1) % shape.pods + 1}",
                     site="site1",
                     kv_tokens=shape.kv_tokens,
+                    host_tokens=shape.host_tokens,
+                    ssd_tokens=shape.ssd_tokens,
+                    host_gbytes_per_s=shape.host_gbytes_per_s,
+                    ssd_gbytes_per_s=shape.ssd_gbytes_per_s,
                     model=models[(rack - 1) % len(models)] if models else None,
                     sequences_max=shape.sequences_max,
                 )

@@ -158,6 +158,7 @@ class EmulatedFleet:
     def _figures(self, station: Station) -> dict[str, Any]:
         station.driver.refresh()
         engine = station.driver.engine
+        loaded = engine.counters.loaded_tokens
         return {
             "engine_id": station.engine_id,
             "clock_debt": station.driver.debt.ratio,
@@ -172,7 +173,8 @@ class EmulatedFleet:
             "hand_offs_refused": station.hand_offs_refused,
             "prefix_queries_tokens": engine.counters.prefix_queries_tokens,
             "prefix_hits_tokens": engine.counters.prefix_hits_tokens,
-            "pulled_tokens": engine.counters.external_hits_tokens,
+            "loaded_tokens": {tier.value: tokens for tier, tokens in loaded.items()},
+            "pulled_tokens": engine.counters.external_hits_tokens - sum(loaded.values()),
             "computed_tokens": engine.counters.computed_tokens,
             "generated_tokens": engine.counters.generated_tokens,
             "stamps_dropped": station.stamps.dropped,

@@ -20,7 +20,7 @@ from vicinal.emulator.transfers import Pull, Transfers
 from vicinal.enginemodel.content import Content, Text
 from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.profiles import profile
-from vicinal.enginemodel.spec import EngineSpec
+from vicinal.enginemodel.spec import EngineSpec, tiers_below
 from vicinal.enginemodel.work import Finished, Work
 from vicinal.wire.stamps import Stamp
 
@@ -59,6 +59,7 @@ class Station:
             sequences_max=endpoint.sequences_max,
             lease_s=lease_s,
             batched_tokens_max=batched_tokens_max,
+            below=tiers_below(endpoint),
         )
         self.endpoint = endpoint
         self.engine_id = str(uuid4())
@@ -161,6 +162,7 @@ class Station:
                 finished_s=end.finished_s,
                 prompt_tokens=end.prompt_tokens,
                 cached_tokens=end.cached_tokens,
+                loaded_tokens={tier.value: tokens for tier, tokens in end.loaded_tokens.items()},
                 pulled_tokens=end.pulled_tokens,
                 output_tokens=end.output_tokens,
             )

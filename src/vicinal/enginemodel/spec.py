@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.tier import Tier
 from vicinal.enginemodel.timing import Timing
 
@@ -13,6 +14,16 @@ class LowerTier:
     tier: Tier
     blocks: int
     s_per_block: float
+
+
+def tiers_below(endpoint: Endpoint) -> tuple[LowerTier, ...]:
+    """The tiers that an endpoint is said to have. SSD needs host memory, through which it is read."""
+    block_bytes = endpoint.block_tokens * endpoint.kv_bytes_per_token
+    host = LowerTier(Tier.HOST, endpoint.host_blocks, block_bytes / endpoint.host_bytes_per_s)
+    ssd = LowerTier(Tier.SSD, endpoint.ssd_blocks, block_bytes / endpoint.ssd_bytes_per_s)
+    if not host.blocks:
+        return ()
+    return (host, ssd) if ssd.blocks else (host,)
 
 
 @dataclass(frozen=True, slots=True)

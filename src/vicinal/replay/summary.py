@@ -4,11 +4,13 @@ Model seconds are the engines' own; what the gateway adds is real time on this m
 overhead_s`), because a speed above 1 would blow it up.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from vicinal.domain.request import INTERACTIVE, ServiceClass
+from vicinal.observe.hit_rates import hit_rate_by_tier
 from vicinal.observe.spread import Spread, Tails
 from vicinal.replay.answer import Answer, Fate
 from vicinal.replay.latencies import Latency, latencies
@@ -24,7 +26,8 @@ class Summary(msgspec.Struct, frozen=True):
 
     Times are model seconds except `gateway_overhead_s` (wall seconds) and `decision_us` (wall microseconds).
     `goodput` is requests per model second that met both objectives; `prefix_hit_rate` is cached ÷ prompt tokens on the
-    engines that prefilled; `kv_bytes` crossed the network by level. `clock_debt` is how late the engines ran, as a
+    engines that prefilled, whatever tier they were cached in; `hit_rate_by_tier` says which, and is empty where all of
+    them were in HBM; `kv_bytes` crossed the network by level. `clock_debt` is how late the engines ran, as a
     share of the run; above 5 % the figures are not `valid`.
     """
 
@@ -46,6 +49,7 @@ class Summary(msgspec.Struct, frozen=True):
     gateway_overhead_s: Tails
     clock_debt: float | None
     valid: bool | None
+    hit_rate_by_tier: dict[str, float] = {}
 
 
 def summarise(
@@ -106,6 +110,7 @@ def summarise(
         ),
         clock_debt=clock_debt,
         valid=None if clock_debt is None else clock_debt <= CLOCK_DEBT_MAX,
+        hit_rate_by_tier=_by_tier([one.served.first for one in known]),
     )
 
 
@@ -121,3 +126,11 @@ def hit_rate(prefills: Sequence[Stamp]) -> float | None:
     """Cached ÷ prompt tokens of the legs that say both; None when none does."""
     said = [(s.cached_tokens, s.prompt_tokens) for s in prefills if s.cached_tokens is not None and s.prompt_tokens]
     return sum(cached for cached, _ in said) / sum(tokens for _, tokens in said) if said else None
+
+
+def _by_tier(prefills: Sequence[Stamp]) -> dict[str, float]:
+    loaded: Counter[str] = Counter()
+    for stamp in prefills:
+        loaded.update(stamp.loaded_tokens)
+    cached = sum(stamp.cached_tokens or 0 for stamp in prefills)
+    return hit_rate_by_tier(cached, loaded, sum(stamp.prompt_tokens or 0 for stamp in prefills))

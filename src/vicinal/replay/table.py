@@ -25,6 +25,8 @@ def render(summary: Summary) -> Table:
     table.add_row("failed, shed", f"{summary.failed}, {summary.shed}")
     table.add_row("goodput req/s", "–" if summary.goodput is None else f"{summary.goodput:.2f}")
     table.add_row("prefix hit rate", "–" if summary.prefix_hit_rate is None else f"{summary.prefix_hit_rate:.1%}")
+    for tier, share in summary.hit_rate_by_tier.items():
+        table.add_row(f"prefix hits in {tier}", f"{share:.1%}")
     table.add_row("clock debt", "–" if summary.clock_debt is None else f"{summary.clock_debt:.2%}", end_section=True)
     for level, moved in summary.kv_bytes.items():
         if moved:

@@ -1,11 +1,13 @@
 """A request in a simulated run, and its legs on the engines."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from vicinal.domain.ids import EndpointId
 from vicinal.domain.outcome import Outcome
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import Request
+from vicinal.domain.tier import Tier
 from vicinal.workload.arrival import Arrival
 
 
@@ -13,8 +15,8 @@ from vicinal.workload.arrival import Arrival
 class Job:
     """`names` of all full blocks of prompt and answer. Stamps are virtual seconds; None until they happen.
 
-    `prefilled` is where the attempt under way has its prompt's KV, which took `compute_s`. `legs` are its works that
-    are not over.
+    `prefilled` is where the attempt under way has its prompt's KV, which took `compute_s`. Of the cached tokens,
+    `loaded_tokens` lay below HBM, by tier. `legs` are its works that are not over.
     """
 
     request: Request
@@ -25,6 +27,7 @@ class Job:
     prefilled: EndpointId | None = None
     compute_s: float = 0.0
     cached_tokens: int = 0
+    loaded_tokens: Mapping[Tier, int] = field(default_factory=dict)
     first_s: float | None = None
     done_s: float | None = None
     outcome: Outcome | None = None

@@ -79,13 +79,14 @@ class Legs:
         job.legs = tuple(each for each in job.legs if each != end.id)
         if leg.kind is Leg.PREFILL:
             job.prefilled = leg.endpoint
-            job.compute_s = end.finished_s - end.started_s
-            job.cached_tokens = end.cached_tokens
+            job.compute_s = end.finished_s - end.started_s - end.load_s
+            job.cached_tokens, job.loaded_tokens = end.cached_tokens, end.loaded_tokens
             self._post(PrefillDone(job.request.id, leg.attempt, end.cached_tokens))
             return
         cached_tokens = None
         if leg.kind is Leg.WHOLE:
             job.cached_tokens = cached_tokens = end.cached_tokens
+            job.loaded_tokens = end.loaded_tokens
         job.done_s = end.finished_s
         self._post(RequestFinished(job.request.id, leg.attempt, end.output_tokens, cached_tokens))
         self._answered(job)

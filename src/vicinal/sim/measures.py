@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from vicinal.domain.tier import Tier
 from vicinal.enginemodel.engine import Engine
 from vicinal.sim.job import Job
 from vicinal.sim.objectives import Objectives
@@ -18,7 +19,7 @@ def _floats() -> "array[float]":
 class Measures:
     """Per completed request, in order of completion: when it arrived, TTFT, TPOT (not of one-token answers), E2E, and
     whether both objectives were met; `slowdowns` are TTFTs over that of the prompt alone, by tenant. Sums of tokens are
-    over the same. Times are virtual seconds."""
+    over the same; of the cached ones, `loaded_tokens` lay below HBM. Times are virtual seconds."""
 
     objectives: Objectives
     arrived_s: "array[float]" = field(default_factory=_floats)
@@ -30,6 +31,7 @@ class Measures:
     requests: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    loaded_tokens: Counter[Tier] = field(default_factory=Counter)
     output_tokens: int = 0
     endings: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
@@ -61,6 +63,7 @@ class Measures:
         self.good += self.objectives.met(job.request.service, job.request.prompt_tokens, ttft_s, tpot_s)
         self.prompt_tokens += job.request.prompt_tokens
         self.cached_tokens += job.cached_tokens
+        self.loaded_tokens.update(job.loaded_tokens)
         self.output_tokens += output_tokens
         self.endings["done"] += 1
         self.first_s = arrived_s if self.first_s is None else min(self.first_s, arrived_s)

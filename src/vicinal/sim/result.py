@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from vicinal.domain.outcome import Ending
+from vicinal.observe.hit_rates import hit_rate_by_tier
 from vicinal.observe.spread import Spread, Tails
 from vicinal.sim.measures import Measures
 from vicinal.sim.stability import Unstable
@@ -29,6 +30,8 @@ class Result(msgspec.Struct, frozen=True):
     `goodput` is requests per second that met both objectives; `attainment` their share of all that arrived, shed and
     failed ones included. `fairness` is Jain's index of the tenants' mean slowdowns: 1 when all are alike, 1/n when one
     of n gets everything; None for a single tenant. `clock_debt` is what `vicinal up` calls so: none in virtual time.
+    `prefix_hit_rate` is the share of prompt tokens that the prefilling engine reused, from whatever tier of its own;
+    `hit_rate_by_tier` says from which, and is empty where all of them were in HBM.
     """
 
     policy: str
@@ -58,6 +61,7 @@ class Result(msgspec.Struct, frozen=True):
     wall_s: float
     simulated_per_s: float
     clock_debt: float = 0.0
+    hit_rate_by_tier: dict[str, float] = {}
 
 
 def result(measures: Measures, policy: str, seed: int, unstable: Unstable | None, wall_s: float) -> Result:
@@ -95,6 +99,11 @@ def result(measures: Measures, policy: str, seed: int, unstable: Unstable | None
         decision_us=Tails.of(measures.decision_us),
         wall_s=wall_s,
         simulated_per_s=measures.requests / wall_s if wall_s else 0.0,
+        hit_rate_by_tier=hit_rate_by_tier(
+            measures.cached_tokens,
+            {tier.value: tokens for tier, tokens in measures.loaded_tokens.items()},
+            measures.prompt_tokens,
+        ),
     )
 
 

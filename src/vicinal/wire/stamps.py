@@ -7,7 +7,7 @@ from vicinal.domain.plan import Leg
 
 class Stamp(msgspec.Struct, frozen=True):
     """One leg on one engine. What did not happen is None. `cached_tokens` were reused on that engine, `pulled_tokens`
-    came to it over the network."""
+    came to it over the network. Of the cached ones `loaded_tokens` lay below HBM, by tier."""
 
     request_id: str
     endpoint: str
@@ -20,3 +20,4 @@ class Stamp(msgspec.Struct, frozen=True):
     cached_tokens: int | None = None
     pulled_tokens: int | None = None
     output_tokens: int | None = None
+    loaded_tokens: dict[str, int] = {}

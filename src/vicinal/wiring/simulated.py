@@ -18,7 +18,7 @@ from vicinal.enginemodel.flows import Network
 from vicinal.enginemodel.grid import truth
 from vicinal.enginemodel.noise import Noise
 from vicinal.enginemodel.profiles import profile
-from vicinal.enginemodel.spec import EngineSpec
+from vicinal.enginemodel.spec import EngineSpec, tiers_below
 from vicinal.enginemodel.timing import Timing
 from vicinal.sim.faults import Faults
 from vicinal.sim.measures import Measures
@@ -146,6 +146,7 @@ def _maker(config: Config, physics: Physics, slots: dict[str, int]) -> Callable[
             endpoint.block_tokens,
             sequences_max=endpoint.sequences_max,
             batched_tokens_max=config.emulator.batched_tokens_max,
+            below=tiers_below(endpoint),
         )
         if not physics.noise:
             return Engine(spec)
