@@ -51,7 +51,7 @@ def served(room_for: int, host_for: int = 0, ssd_for: int = 0) -> Result:
 def test_a_cycle_is_found_where_it_fits_and_nowhere_above(
     room_for: int, host_for: int, ssd_for: int, by_tier: dict[str, float]
 ) -> None:
-    """Least recently used, of a cycle: a cache that is smaller than the cycle never hits, one that is not always does."""
+    """LRU and a cycle: a cache that is smaller than the cycle never hits, one that is not always does."""
     got = served(room_for, host_for, ssd_for)
     found = (ROUNDS - 1) / ROUNDS * TOKENS / (TOKENS + 32)
     fits = max(room_for, host_for, ssd_for) >= DOCUMENTS
