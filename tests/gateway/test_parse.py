@@ -8,7 +8,7 @@ import pytest
 
 from vicinal.cluster.output_lengths import PRIOR_TOKENS, OutputLengths
 from vicinal.domain.request import BATCH, INTERACTIVE
-from vicinal.engines.vllm.events import extra_key_bytes
+from vicinal.engines.kv_events import extra_key_bytes
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.parse import RequestParser, ServedModel, TrustedHeaders

@@ -7,7 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.engines.vllm.requests import Usage
+from vicinal.engines.answers import Usage
+from vicinal.engines.registry import VLLM
 from vicinal.gateway.as_stream import as_stream
 from vicinal.gateway.tally import StreamTally
 
@@ -15,7 +16,7 @@ RECORDED = (Path(__file__).parent.parent / "fixtures" / "vllm-0.32-cpu" / "chat_
 
 
 def tally_of(stream: bytes, cuts: list[int]) -> StreamTally:
-    tally = StreamTally()
+    tally = StreamTally(VLLM.errors)
     places = [0, *sorted(cuts), len(stream)]
     for start, end in pairwise(places):
         if start < end:

@@ -7,13 +7,11 @@ names are known.
 from collections.abc import Callable, Iterator
 
 from vicinal.config.cluster import block_tokens, kv_blocks, kv_bytes_per_token
+from vicinal.config.dialects import dialects_can, dialects_exist
 from vicinal.config.fleet import Config, Endpoint
 from vicinal.config.problems import Key, key_text, nearest
-from vicinal.domain.endpoint import Role
 
 Finding = tuple[Key, str]
-
-DIALECTS = ("vllm",)
 
 
 def findings(config: Config) -> Iterator[Finding]:
@@ -49,15 +47,36 @@ def _addresses_are_unique(config: Config) -> Iterator[Finding]:
             taken[address] = key_text(key)
 
 
+def _ranks_are_unique(config: Config) -> Iterator[Finding]:
+    """Endpoints that share an address are data-parallel ranks of one process, each with a number of its own."""
+    ranks: dict[tuple[str, int | None], str] = {}
+    for at, entry in enumerate(config.endpoint):
+        name = ("endpoint", at, "data_parallel_rank")
+        if entry.data_parallel_rank is not None:
+            said = (_address(entry.url), entry.data_parallel_rank)
+            if (other := ranks.setdefault(said, entry.id)) != entry.id:
+                yield name, f'rank {entry.data_parallel_rank} of {entry.url} is "{other}" already'
+
+
 def _addresses(config: Config) -> Iterator[tuple[Key, str]]:
     server = config.server
     for key, host, port in (("port", server.host, server.port), ("admin_port", server.admin_host, server.admin_port)):
         if port:
             yield ("server", key), f"{_host(host)}:{port}"
+    shared: set[str] = set()
     for at, entry in enumerate(config.endpoint):
         for name, url in _urls(entry):
-            host, _, digits = url.rstrip("/").partition("://")[2].rpartition(":")
-            yield ("endpoint", at, name), f"{_host(host)}:{digits}" if host else url
+            address = _address(url)
+            if name == "url" and entry.data_parallel_rank is not None:
+                if address in shared:
+                    continue
+                shared.add(address)
+            yield ("endpoint", at, name), address
+
+
+def _address(url: str) -> str:
+    host, _, digits = url.rstrip("/").partition("://")[2].rpartition(":")
+    return f"{_host(host)}:{digits}" if host else url
 
 
 def _urls(entry: Endpoint) -> Iterator[tuple[str, str]]:
@@ -94,13 +113,6 @@ def _engines_speak_http(config: Config) -> Iterator[Finding]:
     for at, entry in enumerate(config.endpoint):
         if not entry.url.startswith("http://"):
             yield ("endpoint", at, "url"), f'"{entry.url}": expected http://host:port; TLS towards engines is not there'
-
-
-def _dialects_exist(config: Config) -> Iterator[Finding]:
-    for at, entry in enumerate(config.endpoint):
-        if entry.dialect not in DIALECTS:
-            known = ", ".join(DIALECTS)
-            yield ("endpoint", at, "dialect"), f'"{entry.dialect}" is not a dialect that is there; known: {known}'
 
 
 def _kv_is_said_once(config: Config) -> Iterator[Finding]:
@@ -144,16 +156,6 @@ def _kv_is_alike(config: Config) -> Iterator[Finding]:
                 )
 
 
-def _halves_hand_off(config: Config) -> Iterator[Finding]:
-    for at, entry in enumerate(config.endpoint):
-        if entry.role is not Role.BOTH and not entry.hand_off:
-            yield (
-                ("endpoint", at, "hand_off"),
-                f'"{entry.id}" has role "{entry.role}" and no hand-off: its half of a request could not reach the '
-                'other half; give it role = "both" or hand_off = true',
-            )
-
-
 def _places_nest(config: Config) -> Iterator[Finding]:
     """In a tree, a host hangs under one leaf, and a leaf's name belongs to one pod and site."""
     leaf_of: dict[str, tuple[str, str, str]] = {}
@@ -190,14 +192,15 @@ _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _somebody_decodes,
     _names_are_unique,
     _engines_speak_http,
-    _dialects_exist,
+    dialects_exist,
     _ports_exist,
     _addresses_can_be_reached,
     _addresses_are_unique,
+    _ranks_are_unique,
     _kv_is_said_once,
     _tiers_hold_blocks,
     _kv_is_alike,
-    _halves_hand_off,
+    dialects_can,
     _places_nest,
     _uplinks_exist,
 )

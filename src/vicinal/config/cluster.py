@@ -5,7 +5,8 @@ from pathlib import Path
 import vicinal
 from vicinal.config.fleet import Config
 from vicinal.config.fleet import Endpoint as Entry
-from vicinal.domain.endpoint import Endpoint, Placement
+from vicinal.domain.capabilities import CAPABILITIES
+from vicinal.domain.endpoint import Endpoint, HandOff, Placement, Role
 from vicinal.domain.ids import EndpointId, ModelId
 from vicinal.domain.request import BATCH, INTERACTIVE, ServiceClass
 from vicinal.topology.fabric import Parallel
@@ -77,8 +78,20 @@ def kv_blocks(config: Config, entry: Entry) -> int:
     return entry.kv_blocks or (entry.kv_tokens or 0) // block_tokens(config, entry)
 
 
+def hand_off(entry: Entry) -> HandOff | None:
+    """How an endpoint hands off, None for not at all. In its dialect's own way that is the first one it knows; an
+    engine that is not run as one half of a pair then hands nothing off where halves need each other."""
+    if isinstance(entry.hand_off, HandOff):
+        return entry.hand_off
+    known = CAPABILITIES[entry.dialect].hand_offs
+    if not entry.hand_off or not known:
+        return None
+    return None if known[0].halves_need_each_other and entry.role is Role.BOTH else known[0]
+
+
 def _endpoint(config: Config, entry: Entry) -> Endpoint:
     model = config.model
+    kind = hand_off(entry)
     return Endpoint(
         id=EndpointId(entry.id),
         url=entry.url.rstrip("/"),
@@ -95,7 +108,10 @@ def _endpoint(config: Config, entry: Entry) -> Endpoint:
         dialect=entry.dialect,
         events_url=entry.events_url,
         replay_url=entry.replay_url,
-        hands_off=entry.hand_off,
+        hands_off=kind is not None,
+        hand_off=kind or HandOff.NIXL,
+        bootstrap_port=entry.bootstrap_port,
+        data_parallel_rank=entry.data_parallel_rank,
         host_blocks=entry.host_tokens // block_tokens(config, entry),
         ssd_blocks=entry.ssd_tokens // block_tokens(config, entry),
         host_bytes_per_s=entry.host_gbytes_per_s * 1e9,

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from vicinal.config.schema import Count, Emulator, Model, Name, Record, Scheduler, Server
-from vicinal.domain.endpoint import HOST_BYTES_PER_S, SSD_BYTES_PER_S, Role
+from vicinal.config.schema import Count, Emulator, Model, Name, Port, Record, Scheduler, Server
+from vicinal.domain.endpoint import HOST_BYTES_PER_S, SSD_BYTES_PER_S, HandOff, Role
 from vicinal.domain.request import INTERACTIVE
 from vicinal.topology.tree import TreeNetwork
 
@@ -98,12 +98,23 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         Role, Meta(description="Phases it takes. A decode endpoint can also prefill for a request that it decodes.")
     ] = Role.BOTH
     hand_off: Annotated[
-        bool,
+        bool | HandOff,
         Meta(
-            description="Its KV can be handed to another engine or taken from one (vLLM: it runs with a KV connector). "
-            "Without, it serves whole requests only."
+            description="How its KV is handed to another engine or taken from one; true is its dialect's own way, "
+            "false is not at all: then it serves whole requests only (engines.md)."
         ),
     ] = True
+    bootstrap_port: Annotated[
+        Port, Meta(description="Where the legs of a `bootstrap` or `mooncake` hand-off meet, on this prefill engine.")
+    ] = 8998
+    data_parallel_rank: Annotated[
+        int | None,
+        Meta(
+            ge=0,
+            description="Its rank, where one address stands for several data-parallel engines: each is an endpoint "
+            "with the same `url`, and with the ports at which that rank publishes its events.",
+        ),
+    ] = None
     host: Annotated[str, Meta(description="Host it stands on. Empty is Unknown, priced as far.")] = ""
     leaf: Annotated[str, Meta(description="Leaf switch (rack) it hangs under. Empty is Unknown.")] = ""
     pod: Annotated[str, Meta(description="Pod of that leaf.")] = ""
@@ -124,7 +135,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         SSD_BYTES_PER_S / 1e9
     )
     sequences_max: Annotated[Count, Meta(description="Requests it runs at a time (vLLM: `max-num-seqs`).")] = 256
-    dialect: Annotated[Name, Meta(description="How to talk to it.")] = "vllm"
+    dialect: Annotated[Name, Meta(description="How to talk to it: `vllm`, `sglang` or `openai` (engines.md).")] = "vllm"
     events_url: Annotated[
         str,
         Meta(

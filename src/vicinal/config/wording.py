@@ -5,7 +5,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from vicinal.domain.endpoint import Role
+from vicinal.domain.endpoint import HandOff, Role
 
 _TYPES: dict[Any, str] = {int: "integer", float: "number", str: "text", bool: "true or false"}
 _BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
@@ -19,10 +19,10 @@ def type_text(annotation: Any) -> str:
             parts += [f"{sign} {getattr(meta, name):g}" for name, sign in _BOUNDS if getattr(meta, name) is not None]
             parts += ["not empty"] if meta.min_length else []
         return ", ".join(parts)
-    if annotation is Role:
-        return " or ".join(f'"{role.value}"' for role in Role)
+    if annotation in (Role, HandOff):
+        return " or ".join(f'"{each.value}"' for each in annotation)
     if get_origin(annotation) in (Union, UnionType):
-        return type_text(next(each for each in get_args(annotation) if each is not NoneType))
+        return " or ".join(type_text(each) for each in get_args(annotation) if each is not NoneType)
     if get_origin(annotation) is dict:
         return f"table of name = {type_text(get_args(annotation)[1])}"
     return _TYPES[annotation]

@@ -52,6 +52,7 @@ class LegFailed(Struct, frozen=True):
     """A leg ended badly. `client_fault` means that the engine answered 4xx: no other endpoint would do better.
 
     `started` is True when bytes of the answer were already sent to the client, so the request cannot be replanned.
+    `answered` is True when the engine itself said that it cannot, with an error: it is alive.
     """
 
     request_id: RequestId
@@ -60,6 +61,7 @@ class LegFailed(Struct, frozen=True):
     reason: str
     client_fault: bool = False
     started: bool = False
+    answered: bool = False
 
 
 class ClientGone(Struct, frozen=True):

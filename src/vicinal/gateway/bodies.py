@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from vicinal.engines.vllm.requests import HANDOFF_KEY
+from vicinal.engines.vllm.hand_off import HANDOFF_KEY
 from vicinal.gateway.errors import ApiError
 
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*?)`)?$", re.DOTALL)

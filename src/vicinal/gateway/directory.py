@@ -1,4 +1,4 @@
-"""Which address an endpoint's engine has. Replaced as a whole when the fleet changes."""
+"""Which address an endpoint's engine has, and how to talk to it. Replaced as a whole when the fleet changes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +6,9 @@ from urllib.parse import urlsplit
 
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import EndpointId
+from vicinal.engines.dialect import Dialect, rank_header, way_of
+from vicinal.engines.handover import Way
+from vicinal.engines.registry import dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +34,40 @@ def parse_address(url: str) -> Address:
     return Address(parts.hostname, parts.port or 80, parts.path.rstrip("/"))
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One endpoint as a leg sees it. `header` goes into every request; `way` is how it hands off, None for not at all;
+    `bootstrap` is where the legs of a concurrent hand-off from it meet, `rank` its data-parallel rank."""
+
+    address: Address
+    dialect: Dialect
+    way: Way | None
+    header: bytes
+    bootstrap: Address
+    rank: int | None
+
+
+def _target(endpoint: Endpoint) -> Target:
+    address, speaks = parse_address(endpoint.url), dialect(endpoint.dialect)
+    bootstrap = Address(address.host, endpoint.bootstrap_port)
+    way, rank = way_of(speaks, endpoint), endpoint.data_parallel_rank
+    return Target(address, speaks, way, rank_header(endpoint), bootstrap, rank)
+
+
 class EndpointDirectory:
-    """Addresses by endpoint."""
+    """Targets by endpoint."""
 
     def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
-        self._addresses: dict[EndpointId, Address] = {}
+        self._targets: dict[EndpointId, Target] = {}
         self.replace(endpoints)
 
     def replace(self, endpoints: Iterable[Endpoint]) -> None:
-        """The fleet is now exactly these. Raises ValueError for a bad address and changes nothing then."""
-        self._addresses = {endpoint.id: parse_address(endpoint.url) for endpoint in endpoints}
+        """The fleet is now exactly these. Raises ValueError for a bad address or dialect and changes nothing then."""
+        self._targets = {endpoint.id: _target(endpoint) for endpoint in endpoints}
 
-    def find(self, endpoint: EndpointId) -> Address | None:
+    def find(self, endpoint: EndpointId) -> Target | None:
         """None when the endpoint has left the fleet."""
-        return self._addresses.get(endpoint)
+        return self._targets.get(endpoint)
 
     def addresses(self) -> frozenset[Address]:
-        return frozenset(self._addresses.values())
+        return frozenset(target.address for target in self._targets.values())

@@ -7,7 +7,8 @@ A `HeldLeg` keeps the answer until it is whole, so an engine that dies in the mi
 from typing import Protocol
 
 from vicinal.domain.plan import Leg
-from vicinal.engines.vllm.requests import EngineError, stream_error
+from vicinal.engines.errors import EngineError, ErrorRules
+from vicinal.engines.handover import PrefillLeg
 from vicinal.gateway.tally import StreamTally
 from vicinal.gateway.upstream import Call
 
@@ -32,12 +33,15 @@ class LegOwner(Protocol):
 
 
 class HeldLeg:
-    """Collects a response of up to `answer_bytes`."""
+    """Collects a response of up to `answer_bytes`. `errors` are the rules of the engine's dialect. A prefill leg has
+    `prefill`, which made its body and reads its answer."""
 
-    def __init__(self, owner: LegOwner, leg: Leg, attempt: int, answer_bytes: int) -> None:
+    def __init__(self, owner: LegOwner, leg: Leg, attempt: int, answer_bytes: int, errors: ErrorRules) -> None:
         self.leg = leg
         self.attempt = attempt
+        self.errors = errors
         self.call: Call | None = None
+        self.prefill: PrefillLeg | None = None
         self._owner = owner
         self._answer_bytes = answer_bytes
         self._status = 0
@@ -71,9 +75,9 @@ class HeldLeg:
 class StreamLeg(HeldLeg):
     """Passes a stream through. What is no stream (an error, an unstreamed answer) is held like any other."""
 
-    def __init__(self, owner: LegOwner, leg: Leg, attempt: int, answer_bytes: int) -> None:
-        super().__init__(owner, leg, attempt, answer_bytes)
-        self.tally = StreamTally()
+    def __init__(self, owner: LegOwner, leg: Leg, attempt: int, answer_bytes: int, errors: ErrorRules) -> None:
+        super().__init__(owner, leg, attempt, answer_bytes, errors)
+        self.tally = StreamTally(errors)
         self.opened = False
         self._streaming = False
 
@@ -105,7 +109,7 @@ class StreamLeg(HeldLeg):
         if _EVENT_END not in first and len(first) < _FIRST_EVENT_BYTES:
             self._held = [first]
             return
-        error = stream_error(first)
+        error = self.errors.of_event(first)
         if error is not None:
             self.drop()
             self._owner.refused_in_stream(self, error)

@@ -11,6 +11,7 @@ from vicinal.domain.events import RequestArrived
 from vicinal.domain.ids import RequestId
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import EndpointDirectory
+from vicinal.gateway.engine_ids import EngineIds
 from vicinal.gateway.exchange import Exchange
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.link import CoreLink, RelayEffect
@@ -35,6 +36,7 @@ class Relay:
     ) -> None:
         self.directory = directory
         self.pool = pool
+        self.engine_ids = EngineIds(pool)
         self.counters = counters
         self.lengths = lengths
         self.limits = limits
@@ -89,6 +91,10 @@ class Relay:
                 exchange.cancel(effect.attempt)
             case Answer():
                 exchange.answer(effect.outcome)
+
+    def draw_number(self) -> int:
+        """63 bits that name one attempt of one request, where the legs of its hand-off meet."""
+        return secrets.randbits(63)
 
     def forget(self, request_id: RequestId) -> None:
         self._exchanges.pop(request_id, None)

@@ -1,6 +1,7 @@
 """Counts a stream while it passes: events, and the last bytes, which say how much it was and whether it ended well."""
 
-from vicinal.engines.vllm.requests import EngineError, Usage, stream_end_error, stream_is_complete, stream_usage
+from vicinal.engines.answers import Usage, stream_is_complete, stream_usage
+from vicinal.engines.errors import EngineError, ErrorRules
 
 TAIL_BYTES = 2048
 """Enough for an engine's last events: finish reason, usage, `[DONE]`."""
@@ -11,9 +12,10 @@ _EVENT_END = b"\n\n"
 class StreamTally:
     """A JSON string has no raw line end, so an empty line ends an event, whatever text the event carries."""
 
-    __slots__ = ("_events", "_tail")
+    __slots__ = ("_errors", "_events", "_tail")
 
-    def __init__(self) -> None:
+    def __init__(self, errors: ErrorRules) -> None:
+        self._errors = errors
         self._events = 0
         self._tail = b""
 
@@ -33,7 +35,7 @@ class StreamTally:
     @property
     def error(self) -> EngineError | None:
         """The error with which the stream ended in order, if it did."""
-        return stream_end_error(self._tail)
+        return self._errors.at_end(self._tail)
 
     @property
     def usage(self) -> Usage:

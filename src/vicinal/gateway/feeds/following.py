@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 from vicinal.domain.events import BlocksCleared, Event
 from vicinal.domain.ids import EndpointId
-from vicinal.engines.vllm.events import Ignored, UndecodableBatch, decode_batch, decode_sequence
+from vicinal.engines.kv_events import DecodeBatch, Ignored, Source, UndecodableBatch, decode_sequence
+from vicinal.engines.vllm.events import decode as decode_vllm
 from vicinal.gateway.feeds.sequence import SequenceTracker, Step
 
-_STRANGE = frozenset({Ignored.UNKNOWN_KIND, Ignored.MALFORMED_EVENT})
+_STRANGE = frozenset({Ignored.UNKNOWN_KIND, Ignored.UNKNOWN_MEDIUM, Ignored.OTHER_RANK, Ignored.MALFORMED_EVENT})
 Complain = Callable[[str, str], None]
 """Called with the kind of a fault and its text, each time; the driver decides what to log."""
 
@@ -26,7 +27,13 @@ class Following:
     """
 
     def __init__(
-        self, endpoint: EndpointId, post: Callable[[Event], None], complain: Complain, incarnation: int = 0
+        self,
+        endpoint: EndpointId,
+        post: Callable[[Event], None],
+        complain: Complain,
+        incarnation: int = 0,
+        decode: DecodeBatch = decode_vllm,
+        rank: int | None = None,
     ) -> None:
         self.incarnation = incarnation
         self.counts: Counter[str] = Counter()
@@ -34,6 +41,8 @@ class Following:
         self._post = post
         self._complain = complain
         self._tracker = SequenceTracker()
+        self._decode = decode
+        self._rank = rank
         self._other_groups: set[int] = set()
         self._believes = False
 
@@ -128,7 +137,8 @@ class Following:
     def _apply(self, sequence: int, payload: bytes) -> None:
         number = sequence.to_bytes(8, "big", signed=True)
         try:
-            batch = decode_batch(b"", number, payload, self._endpoint, self.incarnation, self._other_groups)
+            source = Source(self._endpoint, self.incarnation, self._rank, self._other_groups)
+            batch = self._decode(b"", number, payload, source)
         except UndecodableBatch as error:
             self._undecodable(error.kind, str(error))
             self._clear("gap", sequence)

@@ -22,6 +22,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import Event
+from vicinal.engines.registry import dialect
 from vicinal.gateway.feeds.following import Following
 from vicinal.gateway.feeds.sequence import Step
 
@@ -49,8 +50,11 @@ class KvEventFeed:
     ) -> None:
         if not endpoint.events_url:
             raise ValueError(f"endpoint {endpoint.id} has no events_url to follow")
+        decode = dialect(endpoint.dialect).decode_batch
+        if decode is None:
+            raise ValueError(f"endpoint {endpoint.id}: the dialect {endpoint.dialect} has no KV events to follow")
         self._endpoint = endpoint
-        self._following = Following(endpoint.id, post, self._complain, incarnation)
+        self._following = Following(endpoint.id, post, self._complain, incarnation, decode, endpoint.data_parallel_rank)
         self._owns_context = context is None
         self._context = zmq.asyncio.Context() if context is None else context
         self._replay_timeout_s = replay_timeout_s

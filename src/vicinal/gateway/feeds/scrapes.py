@@ -1,4 +1,4 @@
-"""Scrapes one engine's metrics page and posts what it says.
+"""Scrapes one engine's metrics page, or whatever its dialect takes for a sign of life, and posts what it says.
 
 Every scrape ends in exactly one event: `EndpointReported`, or `EndpointUnreachable` with the reason (so a failing
 endpoint is reported at each failure, not only at the first). Scrapes are spread by jitter, so that a fleet is not
@@ -17,9 +17,7 @@ import aiohttp
 from vicinal.domain.chance import Stream
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import EndpointReported, EndpointUnreachable, Event
-from vicinal.domain.ids import EndpointId
-from vicinal.domain.report import EndpointReport
-from vicinal.engines.vllm.metrics import parse_report
+from vicinal.engines.registry import dialect
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +37,10 @@ def pause_s(interval_s: float, failures: int, chance: float) -> float:
 
 
 class MetricScraper:
-    """Scrapes `{endpoint.url}/metrics` every `interval_s`, starting at once.
+    """Asks `endpoint` for its page every `interval_s`, starting at once; its dialect says which, and reads it.
 
-    `timeout_s` bounds one scrape, by default one interval. `parse` is the dialect's reader of a page. `session` stays
-    the caller's. `counts` has scrapes, reports, failures.
+    `timeout_s` bounds one scrape, by default one interval. `session` stays the caller's. `counts` has scrapes, reports,
+    failures.
     """
 
     def __init__(
@@ -55,18 +53,19 @@ class MetricScraper:
         session: aiohttp.ClientSession,
         *,
         timeout_s: float | None = None,
-        parse: Callable[[str, EndpointId, float], EndpointReport] = parse_report,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._endpoint = endpoint
-        self._url = endpoint.url.rstrip("/") + "/metrics"
+        speaks = dialect(endpoint.dialect)
+        self._url = endpoint.url.rstrip("/") + speaks.sign_path
+        self._answers_alive = speaks.answers_alive
         self._post = post
         self._now = now
         self._interval_s = interval_s
         self._jitter = jitter
         self._session = session
         self._timeout = aiohttp.ClientTimeout(total=interval_s if timeout_s is None else timeout_s)
-        self._parse = parse
+        self._read = speaks.report_of(endpoint)
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -94,11 +93,11 @@ class MetricScraper:
         else:
             self._failures = 0
             self.counts["reports"] += 1
-            self._post(EndpointReported(self._parse(page, self._endpoint.id, sent_s)))
+            self._post(EndpointReported(self._read(page, self._endpoint.id, sent_s)))
 
     async def _page(self) -> str:
         async with self._session.get(self._url, timeout=self._timeout, headers={"Accept": "text/plain"}) as answer:
-            if answer.status != 200:
+            if not self._answers_alive(answer.status):
                 raise aiohttp.ClientError(f"status {answer.status} from {self._url}")
             page = bytearray()
             async for chunk in answer.content.iter_any():

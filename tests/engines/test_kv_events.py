@@ -1,4 +1,4 @@
-"""The decoder of vLLM's KV events, against recordings of a real engine, both wire forms, and garbage."""
+"""The decoder of KV events, against recordings of a real vLLM, both wire forms, and garbage."""
 
 import contextlib
 import json
@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
 from vicinal.domain.ids import EndpointId
-from vicinal.engines.vllm.events import Ignored, UndecodableBatch, decode_batch, decode_sequence, extra_key_bytes
+from vicinal.domain.tier import Tier
+from vicinal.engines.kv_events import (
+    DecodedBatch,
+    Ignored,
+    Source,
+    UndecodableBatch,
+    decode_sequence,
+    extra_key_bytes,
+)
+from vicinal.engines.sglang import events as sglang_events
+from vicinal.engines.vllm import events as vllm_events
 
 RECORDINGS = Path(__file__).parents[1] / "fixtures" / "vllm-0.32-cpu"
 ENGINE = EndpointId("p0")
@@ -27,8 +37,16 @@ def packed(*events: Any, rank: int | None = 0) -> bytes:
     return msgspec.msgpack.encode([1.5, list(events), rank])
 
 
-def decode(*events: Any, groups: set[int] | None = None) -> Any:
-    return decode_batch(b"t", seq(3), packed(*events), ENGINE, 7, groups)
+def source(rank: int | None = None, groups: set[int] | None = None) -> Source:
+    return Source(ENGINE, 7, rank, set() if groups is None else groups)
+
+
+def decode_batch(topic: bytes, sequence: bytes, payload: bytes, incarnation: int = 1) -> DecodedBatch:
+    return vllm_events.decode(topic, sequence, payload, Source(ENGINE, incarnation))
+
+
+def decode(*events: Any, groups: set[int] | None = None) -> DecodedBatch:
+    return vllm_events.decode(b"t", seq(3), packed(*events), source(groups=groups))
 
 
 def stored(**changes: Any) -> dict[str, Any]:
@@ -56,7 +74,7 @@ def recorded(name: str) -> list[dict[str, Any]]:
 def test_recorded_batches_become_the_events_that_were_recorded(name: str) -> None:
     for row in recorded(f"{name}.jsonl"):
         topic, sequence, payload = (bytes.fromhex(frame) for frame in row["frames_hex"])
-        batch = decode_batch(topic, sequence, payload, ENGINE, 1)
+        batch = decode_batch(topic, sequence, payload)
         assert (batch.topic, batch.sequence, batch.rank) == (b"kv-events", row["seq"], 0)
         assert not batch.ignored
         assert len(batch.events) == len(row["decoded"][1])
@@ -81,7 +99,7 @@ def test_the_recorded_salt_is_what_a_gateway_that_knows_it_computes() -> None:
     salted = [
         event.extra_keys
         for row in recorded("kv_events_evict_salt_reset.jsonl")
-        for event in decode_batch(*(bytes.fromhex(f) for f in row["frames_hex"]), ENGINE, 1).events
+        for event in decode_batch(*(bytes.fromhex(f) for f in row["frames_hex"])).events
         if isinstance(event, BlocksStored) and any(event.extra_keys)
     ]
     assert salted
@@ -130,8 +148,9 @@ def test_hashes_may_be_unsigned_signed_or_bytes() -> None:
         ({"type": "BlockMigrated", "block_hashes": [1]}, Ignored.UNKNOWN_KIND),
         (["BlockMigrated", [1]], Ignored.UNKNOWN_KIND),
         (stored(kv_cache_spec_kind="mamba"), Ignored.OTHER_CACHE_KIND),
-        (stored(medium="CPU", token_ids=[], block_size=0), Ignored.OTHER_MEDIUM),
-        ({"type": "BlockRemoved", "block_hashes": [1], "medium": "STORAGE"}, Ignored.OTHER_MEDIUM),
+        (stored(medium="MARS"), Ignored.UNKNOWN_MEDIUM),
+        ({"type": "BlockRemoved", "block_hashes": [1], "medium": "MARS"}, Ignored.UNKNOWN_MEDIUM),
+        (stored(token_ids=[], block_size=0), Ignored.MALFORMED_EVENT),
         (stored(locality="REMOTE"), Ignored.OTHER_PUBLISHER),
         (stored(token_ids=[1, 2, 3]), Ignored.MALFORMED_EVENT),
         (stored(token_ids=[1, 2, 3, 2**32]), Ignored.MALFORMED_EVENT),
@@ -193,7 +212,7 @@ def test_lora_blocks_of_builds_without_extra_keys_are_not_the_base_models() -> N
 )
 def test_what_is_no_batch_says_so(sequence: bytes, payload: bytes, kind: str) -> None:
     with pytest.raises(UndecodableBatch) as caught:
-        decode_batch(b"", sequence, payload, ENGINE, 1)
+        decode_batch(b"", sequence, payload)
     assert caught.value.kind == kind
 
 
@@ -219,17 +238,95 @@ _events = (
 )
 
 
-@given(st.binary(max_size=200))
-def test_random_bytes_raise_one_error_or_nothing(payload: bytes) -> None:
+@pytest.mark.parametrize(
+    ("medium", "locality", "tier"),
+    [
+        (None, None, Tier.HBM),
+        ("GPU", "LOCAL", Tier.HBM),
+        ("CPU", None, Tier.HOST),
+        ("cpu", "LOCAL", Tier.HOST),
+        ("STORAGE", None, Tier.SSD),
+        ("STORAGE", "REMOTE", Tier.REMOTE),
+        ("CPU", "REMOTE", Tier.REMOTE),
+        ("OBJ", None, Tier.REMOTE),
+    ],
+)
+def test_a_medium_is_a_tier(medium: str | None, locality: str | None, tier: Tier) -> None:
+    removed = {"type": "BlockRemoved", "block_hashes": [1], "medium": medium, "locality": locality}
+    batch = decode(stored(medium=medium, locality=locality), removed)
+    assert [event.tier for event in batch.events if not isinstance(event, BlocksCleared)] == [tier, tier]
+
+
+def test_a_lower_tier_may_name_blocks_by_hash_alone() -> None:
+    event = decode(stored(medium="CPU", token_ids=[], block_size=0, extra_keys=None)).events[0]
+    assert isinstance(event, BlocksStored)
+    assert (event.hashes, event.token_ids, event.block_tokens, event.tier) == ((11, 12), b"", 0, Tier.HOST)
+
+
+@pytest.mark.parametrize("rank_key", ["data_parallel_rank", "attn_dp_rank"])
+def test_a_batch_may_be_a_map(rank_key: str) -> None:
+    payload = msgspec.msgpack.encode({"ts": 1.5, "events": [stored()], rank_key: 2})
+    batch = vllm_events.decode(b"t", seq(3), payload, source())
+    assert batch.events == decode(stored()).events
+    assert batch.rank == 2
+
+
+def test_batches_of_another_rank_are_left_out() -> None:
+    """Each data-parallel rank publishes at a port of its own: this feed listens at the wrong one."""
+    payload = packed(stored(), {"type": "AllBlocksCleared"}, rank=1)
+    assert len(vllm_events.decode(b"", seq(0), payload, source(rank=1)).events) == 2
+    other = vllm_events.decode(b"", seq(0), payload, source(rank=0))
+    assert (other.events, other.ignored) == ((), {Ignored.OTHER_RANK: 2})
+    assert len(vllm_events.decode(b"", seq(0), packed(stored(), rank=None), source(rank=0)).events) == 1
+
+
+def test_sglangs_arrays_are_read_up_to_the_medium() -> None:
+    """Behind it stands something else than in vLLM's: a session, say, where vLLM has extra keys."""
+    array = ["BlockStored", [1, 2], None, [1, 2, 3, 4], 2, None, "CPU_PINNED", None, "session-1"]
+    batch = sglang_events.decode(b"", seq(3), packed(array, ["BlockRemoved", [1], "DISK", "x"]), source())
+    assert [type(event) for event in batch.events] == [BlocksStored, BlocksRemoved]
+    assert [event.tier for event in batch.events if not isinstance(event, BlocksCleared)] == [Tier.HOST, Tier.SSD]
+    assert decode(array[:7]).ignored == {Ignored.UNKNOWN_MEDIUM: 1}, "vLLM has no such medium"
+
+
+def test_sglangs_salt_stands_in_the_first_block_of_a_prompt() -> None:
+    root = stored(cache_salt="tenantA", extra_keys=None)
+    inner = stored(cache_salt="tenantA", extra_keys=None, parent_block_hash=9)
+    first, later = sglang_events.decode(b"", seq(3), packed(root, inner), source()).events
+    assert isinstance(first, BlocksStored)
+    assert isinstance(later, BlocksStored)
+    assert first.extra_keys == (extra_key_bytes(["tenantA"]), b"")
+    assert later.extra_keys == ()
+
+
+DECODERS = [vllm_events.decode, sglang_events.decode]
+
+
+@pytest.mark.parametrize("read", DECODERS)
+@given(payload=st.binary(max_size=200))
+def test_random_bytes_raise_one_error_or_nothing(read: Any, payload: bytes) -> None:
     with contextlib.suppress(UndecodableBatch):
-        assert decode_batch(b"", seq(0), payload, ENGINE, 1).sequence == 0
+        assert read(b"", seq(0), payload, source()).sequence == 0
 
 
-@given(st.lists(_events, max_size=4), st.data())
-def test_every_event_is_taken_or_counted_and_truncation_is_one_error(events: list[Any], data: Any) -> None:
+@pytest.mark.parametrize("read", DECODERS)
+@given(events=st.lists(_events, max_size=4), data=st.data())
+def test_every_event_is_taken_or_counted_and_truncation_is_one_error(read: Any, events: list[Any], data: Any) -> None:
     payload = packed(*events)
-    batch = decode_batch(b"", seq(0), payload, ENGINE, 1, set())
+    batch = read(b"", seq(0), payload, source())
     assert len(batch.events) + batch.ignored.total() == len(events)
     cut = data.draw(st.integers(0, len(payload) - 1))
     with pytest.raises(UndecodableBatch):
-        decode_batch(b"", seq(0), payload[:cut], ENGINE, 1)
+        read(b"", seq(0), payload[:cut], source())
+
+
+@pytest.mark.parametrize("name", ["kv_events_prefill", "kv_events_decode", "kv_events_evict_salt_reset"])
+@given(data=st.data())
+def test_a_recorded_batch_with_wrong_bytes_raises_one_error_or_nothing(name: str, data: Any) -> None:
+    row = data.draw(st.sampled_from(recorded(f"{name}.jsonl")))
+    payload = bytearray.fromhex(row["frames_hex"][2])
+    for at in data.draw(st.lists(st.integers(0, len(payload) - 1), min_size=1, max_size=8)):
+        payload[at] = data.draw(st.integers(0, 255))
+    for read in DECODERS:
+        with contextlib.suppress(UndecodableBatch):
+            read(b"", seq(0), bytes(payload), source())

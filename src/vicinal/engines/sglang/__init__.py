@@ -1,0 +1,1 @@
+"""The SGLang dialect: KV events, metrics pages and the bootstrap hand-off."""

@@ -1,0 +1,35 @@
+"""Bodies are changed by splicing.
+
+Their top-level values stay the client's bytes (`msgspec.Raw`), so a prompt of 60 KB is scanned for its end and copied
+once, never decoded and encoded again.
+"""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def spliced(body: bytes, changes: Mapping[str, bytes], drop: Collection[str] = ()) -> bytes:
+    """The JSON object `body` without the fields `drop` and with `changes`, whose values are JSON, byte for byte.
+
+    Raises ValueError (msgspec.DecodeError) when `body` is not a JSON object.
+    """
+    fields: dict[str, msgspec.Raw | bytes] = dict(_fields.decode(body))
+    for name in drop:
+        fields.pop(name, None)
+    fields.update(changes)
+    if not fields:
+        return b"{}"
+    parts: list[msgspec.Raw | bytes] = []
+    for name, value in fields.items():
+        parts += (b",", msgspec.json.encode(name), b":", value)
+    parts[0] = b"{"
+    parts.append(b"}")
+    return b"".join(parts)
+
+
+def has_field(body: bytes, name: str) -> bool:
+    """Whether the JSON object `body` has that field. Raises like `spliced`."""
+    return name in _fields.decode(body)
