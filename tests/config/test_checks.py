@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from vicinal.config.checks import findings
+from vicinal.config.cluster import hand_off
 from vicinal.config.default import default_cluster
 from vicinal.config.fleet import Config, Endpoint, Service
 from vicinal.config.problems import key_text
-from vicinal.domain.endpoint import Role
+from vicinal.domain.endpoint import HandOff, Role
 
 replace = msgspec.structs.replace
 
@@ -72,6 +73,63 @@ def test_what_cannot_be_is_named(at: int, changes: dict[str, object], key: str, 
     where, what = found(with_endpoint(at, **changes))[0]
     assert where == key
     assert text in what
+
+
+@pytest.mark.parametrize(
+    ("at", "changes", "key", "text"),
+    [
+        (0, {"dialect": "sgl"}, "endpoint[0].dialect", 'not a dialect that is there; did you mean "sglang"?'),
+        (0, {"dialect": "tgi"}, "endpoint[0].dialect", "known here: vllm, sglang, openai"),
+        (
+            0,
+            {"hand_off": HandOff.BOOTSTRAP},
+            "endpoint[0].hand_off",
+            '"vllm" has no hand-off "bootstrap"; it has "nixl"',
+        ),
+        (2, {"dialect": "openai"}, "endpoint[2].hand_off", 'give it role = "both"'),
+        (2, {"dialect": "openai", "role": Role.BOTH}, "endpoint[2].events_url", "has no KV events; leave it out"),
+        (
+            0,
+            {"hand_off": HandOff.MOONCAKE},
+            "endpoint[0]",
+            'hands off by "mooncake", and no endpoint of that kind decodes',
+        ),
+        (2, {"dialect": "sglang"}, "endpoint[2]", 'by "bootstrap", and no endpoint of that kind prefills'),
+        (
+            2,
+            {"dialect": "sglang", "role": Role.BOTH, "hand_off": HandOff.BOOTSTRAP},
+            "endpoint[2].hand_off",
+            'is between engines of role "prefill" and "decode"',
+        ),
+    ],
+)
+def test_what_a_dialect_cannot_do_is_named(at: int, changes: dict[str, object], key: str, text: str) -> None:
+    where, what = found(with_endpoint(at, **changes))[0]
+    assert where == key
+    assert text in what
+
+
+def test_true_is_a_dialects_own_way() -> None:
+    first = default_cluster().endpoint[0]
+    assert hand_off(first) is HandOff.NIXL
+    assert hand_off(replace(first, dialect="sglang")) is HandOff.BOOTSTRAP
+    assert hand_off(replace(first, dialect="sglang", role=Role.BOTH)) is None, "an engine without a mode has none"
+    assert hand_off(replace(first, dialect="openai")) is None
+    assert hand_off(replace(first, hand_off=False)) is None
+    assert hand_off(replace(first, hand_off=HandOff.MOONCAKE)) is HandOff.MOONCAKE
+
+
+def test_ranks_share_an_address_and_nothing_else() -> None:
+    config = default_cluster()
+    d1, d2 = config.endpoint[2], config.endpoint[3]
+    shared = replace(d2, url=d1.url, data_parallel_rank=1)
+
+    def of(first: Endpoint, second: Endpoint) -> list[tuple[str, str]]:
+        return found(replace(config, endpoint=(*config.endpoint[:2], first, second, *config.endpoint[4:])))
+
+    assert of(replace(d1, data_parallel_rank=0), shared) == []
+    assert [key for key, _ in of(replace(d1, data_parallel_rank=1), shared)] == ["endpoint[3].data_parallel_rank"]
+    assert [key for key, _ in of(d1, shared)] == ["endpoint[3].url"], "one of them names no rank"
 
 
 def test_free_ports_and_unknown_places_clash_with_nothing() -> None:

@@ -127,6 +127,21 @@ async def test_without_params_the_decode_leg_computes_the_prompt_itself(world, k
     assert world.gateway.counters.handoffs_missing == 1
 
 
+@pytest.mark.mission("B11")
+@pytest.mark.parametrize("rogue", ["another attempt", "twice"])
+async def test_a_core_that_errs_cannot_send_params_where_they_do_not_belong(world, kit, rogue) -> None:
+    """What an attempt left is used once, by that attempt: otherwise the engine computes the prompt itself."""
+    await world.engine("p", answers(kit.prefill_answer()))
+    d = await world.engine("d", hangs)
+    kit.hands_off(world.scheduler)
+    attempts = [2] if rogue == "another attempt" else [1, 1]
+    world.scheduler.on(PrefillDone, lambda e: [kit.dispatch(e.request_id, Leg.DECODE, "d", n) for n in attempts])
+    await world.start()
+    (await world.client()).post(BODY)
+    last = await asyncio.wait_for(d.arrived.get(), 10)  # of two in one turn the first is dropped before it connects
+    assert last.body == BODY, "no kv_transfer_params"
+
+
 @pytest.mark.parametrize("leg", ["p", "d"])
 async def test_a_client_fault_is_passed_on_with_its_body(world, kit, leg) -> None:
     error = {"error": {"message": "bad top_p", "type": "BadRequestError", "param": "top_p", "code": 400}}

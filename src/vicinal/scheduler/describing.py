@@ -182,8 +182,8 @@ class Describer:
     def _inputs(self, view: View, prefill_slot: int, decode_slot: int) -> tuple[InputAge, ...]:
         return (
             InputAge("ledger", "own dispatches", 0.0),
-            InputAge("prefill_report", "engine metrics", _age(view, view.reported_s[prefill_slot])),
-            InputAge("decode_report", "engine metrics", _age(view, view.reported_s[decode_slot])),
+            _report(view, "prefill_report", prefill_slot),
+            _report(view, "decode_report", decode_slot),
             self._blocks("prefill_blocks", view, prefill_slot),
             self._blocks("decode_blocks", view, decode_slot),
         )
@@ -199,6 +199,13 @@ class Describer:
         if not len(blocks) or not blocks.any():
             return None
         return self._state.fleet.endpoints[int(blocks.argmax())].id
+
+
+def _report(view: View, name: str, slot: int) -> InputAge:
+    """An engine that answers and says nothing of its load has told nothing, however recently."""
+    if np.isfinite(view.reported_s[slot]) and np.isnan(view.reported_running[slot]):
+        return InputAge(name, "no figures", None)
+    return InputAge(name, "engine metrics", _age(view, view.reported_s[slot]))
 
 
 def _age(view: View, heard_s: float) -> float | None:
