@@ -21,7 +21,7 @@ from vicinal.cluster.fleet import Fleet
 from vicinal.cluster.view import View
 from vicinal.cost.lag import LegLag
 from vicinal.cost.pathspeed import PathSpeeds
-from vicinal.cost.pools import Pools, pools, positions
+from vicinal.cost.pools import Ends, Pools, by_role, pools, positions, whoever_hands_off
 from vicinal.cost.price import PrefillPrice
 from vicinal.cost.sides import DecodeSide, Floats, NetworkSide, PrefillSide
 from vicinal.cost.table import Table
@@ -45,18 +45,37 @@ class Masks(Struct, frozen=True):
 
 
 class CostModel:
-    """`profile` gives the fit of a named profile; it is asked when the fleet changes."""
+    """`profile` gives the fit of a named profile; it is asked when the fleet changes. `ends` says who may prefill in a
+    pair, and who may decode."""
 
-    def __init__(self, profile: Callable[[str], Fit]) -> None:
+    def __init__(self, profile: Callable[[str], Fit], ends: Ends = by_role) -> None:
         self._profile = profile
+        self._ends = ends
         self._pools: Pools | None = None
+        self._copies: CostModel | None = None
+        self._rebuilt: tuple[Fleet, Topology] | None = None
         self.price = PrefillPrice()
         self.speeds = PathSpeeds()
         self.lag = LegLag()
 
     def rebuild(self, fleet: Fleet, topology: Topology) -> None:
         """The fleet changed: look up fits and paths anew."""
-        self._pools = pools(fleet, topology, self._profile)
+        self._pools = pools(fleet, topology, self._profile, self._ends)
+        self._rebuilt = fleet, topology
+        self._copies = None
+
+    @property
+    def copies(self) -> "CostModel":
+        """The same prices and speeds for copies of prefixes, whose ends may be all that hand off. It is made when the
+        first copy asks: it has a path for every pair of endpoints."""
+        if self._copies is None:
+            if self._rebuilt is None:
+                raise RuntimeError("CostModel.rebuild has not been called: no fleet is known")
+            made = CostModel(self._profile, whoever_hands_off)
+            made.price, made.speeds, made.lag = self.price, self.speeds, self.lag
+            made.rebuild(*self._rebuilt)
+            self._copies = made
+        return self._copies
 
     @property
     def pools(self) -> Pools:

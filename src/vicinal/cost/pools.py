@@ -55,11 +55,24 @@ class Pools:
         return values if self.everybody_decodes else values.take(self.decode_slots)
 
 
-def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit]) -> Pools:
+Ends = Callable[[Fleet], tuple[NDArray[np.bool_], NDArray[np.bool_]]]
+"""Of a fleet, per slot: who may be the prefill of a pair, and who may decode."""
+
+
+def by_role(fleet: Fleet) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return fleet.prefills & fleet.hands_off, fleet.decodes
+
+
+def whoever_hands_off(fleet: Fleet) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return fleet.hands_off, fleet.hands_off
+
+
+def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit], ends: Ends = by_role) -> Pools:
     """`profile` gives the fit of a named profile."""
+    may_prefill, may_decode = ends(fleet)
     queueing_slots = np.flatnonzero(fleet.prefills & fleet.active)
-    prefill_slots = np.flatnonzero(fleet.prefills & fleet.hands_off & fleet.active)
-    decode_slots = np.flatnonzero(fleet.decodes & fleet.active)
+    prefill_slots = np.flatnonzero(may_prefill & fleet.active)
+    decode_slots = np.flatnonzero(may_decode & fleet.active)
     fits = [profile(endpoint.profile) for endpoint in fleet.endpoints]
     paths = path_table(topology, prefill_slots.tolist(), decode_slots.tolist())
     least_latency_s = paths.latency_s.min(axis=0, initial=np.inf)

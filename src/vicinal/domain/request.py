@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vicinal.domain.ids import ModelId, RequestId, TenantId
+from vicinal.domain.ids import EndpointId, ModelId, RequestId, TenantId
 
 HASH_BYTES = 8
 
@@ -42,6 +42,7 @@ class Request:
     root first (kvindex/hashing.py). It is empty when nothing may be known of the prompt.
     `expected_output_tokens` is a prediction; `max_output_tokens` is what the client allows.
     `splittable` is False when one engine must do both phases (for example n > 1).
+    A request with `copy_to` is a copy: nobody wants its answer, it leaves the prompt's KV at that endpoint.
     """
 
     id: RequestId
@@ -56,6 +57,7 @@ class Request:
     priority: int = 0
     streamed: bool = False
     splittable: bool = True
+    copy_to: EndpointId | None = None
 
     @property
     def blocks(self) -> int:

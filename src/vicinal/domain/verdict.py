@@ -17,6 +17,7 @@ class Rule(StrEnum):
     UNREACHABLE = "unreachable"
     HEADROOM = "headroom"
     SEQUENCES = "sequences"
+    COPY = "copy"
 
     @property
     def passing(self) -> bool:

@@ -14,6 +14,7 @@ from vicinal.domain.ids import EndpointId
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import Request
 from vicinal.kvindex.match import Match
+from vicinal.scheduler.copying import as_copy
 from vicinal.scheduler.describing import RANKED, Chosen, Describer
 from vicinal.scheduler.filters import Filtered, filtered
 from vicinal.scheduler.settings import SchedulerSettings
@@ -61,6 +62,8 @@ class Cycle:
         request = tracked.request
         view = self._state.view(now)
         out = filtered(request, view, tracked.tried, self._local_prefill)
+        if request.copy_to is not None:
+            return self._choose_copy(request, out)
         if not out.can_serve:
             return out
         match = self._match(request)
@@ -73,6 +76,18 @@ class Cycle:
         leg = Leg.WHOLE if choice.i == table.local_row else Leg.PREFILL
         return Chosen(leg, table, match, out, ranking, choice)
 
+    def _choose_copy(self, request: Request, out: Filtered) -> Chosen | Filtered:
+        """The cheapest holder, whatever the policy: a policy's rule, and its state, are about requests of clients."""
+        match = self._match(request)
+        out = as_copy(out, match)
+        if not out.can_serve:
+            return out
+        table = self._cost.copies.table(request, out.view, match.expected, out.masks)
+        ranking = Ranking(table, RANKED)
+        best = ranking.drawn(self._chance)[0]
+        choice = Choice(best.i, best.j, f"cheapest holder to copy from: {best.total_s:.3f} s", decode_bound=True)
+        return Chosen(Leg.PREFILL, table, match, out, ranking, choice)
+
     def _choose_decode(self, tracked: Tracked, now: float) -> Chosen | Filtered:
         """Full endpoints may be chosen, at the price of waiting."""
         assert tracked.plan is not None
@@ -82,9 +97,12 @@ class Cycle:
         prefill_slot = self._state.slot(tracked.plan.prefill)
         if prefill_slot is None or prefill_slot not in tracked.expected:
             return out  # the endpoint left, and its KV with it, even if one of that name is back
-        roomy = _with_full_ones(out, prefill_slot)
         match = self._match(request)
-        table = self._cost.decode_table(request, view, match.expected, roomy.masks, prefill_slot)
+        if request.copy_to is None:
+            cost, roomy = self._cost, _with_full_ones(out, prefill_slot)
+        else:
+            cost, roomy = self._cost.copies, as_copy(out, match)
+        table = cost.decode_table(request, view, match.expected, roomy.masks, prefill_slot)
         if not np.count_nonzero(table.serving):
             return out
         ranking = Ranking(table, RANKED)

@@ -103,7 +103,7 @@ class Describer:
         total_s, terms = table.explained(choice.i, choice.j)
         held = int(table.decode.held_tokens[choice.j])
         cached = held if made.leg is Leg.WHOLE else int(table.prefill.cached_tokens[choice.i])
-        plan = self._plan(*made.slots, cached, held, request.prompt_tokens)
+        plan = self._plan(*made.slots, cached, held, request)
         return {"chosen": PricedPlan(plan, total_s, terms), **_NOT_LOOKED_AT}
 
     def _whole(self, request: Request, made: Chosen) -> dict[str, Any]:
@@ -159,24 +159,27 @@ class Describer:
     ) -> dict[Place, PricedPlan]:
         """`sources` are the slots that prefill, `cached` the tokens that they reuse."""
         held, targets = table.decode.held_tokens[j].astype(np.int64).tolist(), table.decode.slots[j].tolist()
-        plan, tokens = self._plan, request.prompt_tokens
+        plan = self._plan
         return {
-            place: PricedPlan(plan(source, target, reused, there, tokens), total_s, terms)
+            place: PricedPlan(plan(source, target, reused, there, request), total_s, terms)
             for place, (total_s, terms), source, target, reused, there in zip(
                 places, explained, sources, targets, cached, held, strict=True
             )
         }
 
-    def _plan(self, source: int, target: int, cached: int, held: int, prompt_tokens: int) -> Plan:
+    def _plan(self, source: int, target: int, cached: int, held: int, request: Request) -> Plan:
         """`source` and `target` are slots."""
         endpoints = self._state.fleet.endpoints
+        action = Action.HIT if cached else Action.RECOMPUTE
+        if request.copy_to is not None:
+            action = Action.MIGRATE
         return Plan(
             endpoints[source].id,
             endpoints[target].id,
-            Action.HIT if cached else Action.RECOMPUTE,
+            action,
             cached,
             held,
-            0 if source == target else prompt_tokens - held,
+            0 if source == target else request.prompt_tokens - held,
         )
 
     def _inputs(self, view: View, prefill_slot: int, decode_slot: int) -> tuple[InputAge, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 
 from vicinal.cluster.view import View
@@ -48,6 +48,15 @@ class Filtered(Struct, frozen=True):
         return _collected(
             self.request, self.view, {rule: self.rules[rule] for rule in rules if rule in self.rules}, self.no_local
         )
+
+    def as_copy(self, holders: Mask, target: Mask) -> "Filtered":
+        """The same for a copy: a holder hands it over, the target takes it. Roles, which are about requests of clients,
+        do not matter."""
+        neither = ~(holders | target)
+        out = _joined(neither, self.out)
+        unable = _joined(~self.view.fleet.hands_off, out)
+        masks = Masks(unable | ~holders | target, unable | ~target, np.ones_like(neither))
+        return structs.replace(self, masks=masks, rules={**self.rules, Rule.COPY: neither}, out=out)
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One per endpoint that is left out, with the most permanent rule against it."""
@@ -150,3 +159,5 @@ def _words(rule: Rule, endpoint: Endpoint, slot: int, request: Request, view: Vi
             return f"{need} blocks needed, {free:.0f} free", "a request that ends there"
         case Rule.SEQUENCES:
             return f"runs {view.decode_sequences[slot]:.0f} of {endpoint.sequences_max} sequences", "one that ends"
+        case Rule.COPY:
+            return f"does not hold all {request.blocks} blocks, and the copy is not for it", "the rest of the prefix"

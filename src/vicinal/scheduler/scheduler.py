@@ -35,6 +35,7 @@ from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Leg
 from vicinal.domain.report import EndpointReport
 from vicinal.domain.request import Request
+from vicinal.scheduler.copying import copy_refusal
 from vicinal.scheduler.cycle import Cycle, Placed
 from vicinal.scheduler.doubts import Doubts
 from vicinal.scheduler.holding import Holding
@@ -154,7 +155,7 @@ class Scheduler:
             return [Answer(request.id, Outcome(Ending.REJECTED, f"request id {request.id} is in use"))]
         tracked = Tracked(request, arrived_s=now)
         self.requests[request.id] = tracked
-        if len(self.holding):
+        if len(self.holding) and request.copy_to is None:
             return self._hold(tracked, now)
         return self._place(tracked, now)
 
@@ -162,7 +163,8 @@ class Scheduler:
         """Plan and send off; or hold, or refuse."""
         placed = self.cycle.plan(tracked, len(self.holding), now)
         if not isinstance(placed, Placed):
-            outcome = refusal(placed, self._retry_after_s())
+            copy = tracked.request.copy_to is not None
+            outcome = copy_refusal(placed) if copy else refusal(placed, self._retry_after_s())
             if outcome is None:
                 return self._hold(tracked, now)
             return self._end(tracked, Move.SHED, outcome, None, now)
