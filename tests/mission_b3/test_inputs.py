@@ -326,6 +326,9 @@ UNREAD_REPORT = {
     "prefix_queries_tokens": 1e6,
     "prefix_hits_tokens": 1e6,
     "preemptions": 1e6,
+    "prompt_computed_tokens": 1e6,
+    "prompt_reused_tokens": 1e6,
+    "prompt_pulled_tokens": 1e6,
 }
 UNREAD_REQUEST = {
     "tenant": TenantId("somebody"),
@@ -342,6 +345,7 @@ READ_REQUEST = {
     "block_hashes",
     "expected_output_tokens",
     "splittable",
+    "copy_to",
 }
 ABSENT = ("cpu", "ssd", "pcie", "remote_read")
 """Inputs of B3 without a field: CPU memory, SSD tier, a bus apart from the host's link, remote reads."""

@@ -102,7 +102,7 @@ def test_the_others_are_told_why_they_are_left_out() -> None:
     play = Play()
     play.stored("r1-p1", PREFIX)
     verdicts = only(Record, play.arrive(copy("c", "r1-p2"))).decision.verdicts
-    assert {verdict.endpoint for verdict in verdicts if verdict.rule is Rule.COPY} == {
+    assert {verdict.endpoint for verdict in verdicts if verdict.rule is Rule.UNINVOLVED} == {
         endpoint.id for endpoint in racks()
     } - {"r1-p1", "r1-p2"}
 

@@ -85,7 +85,7 @@ class Observation(Struct, frozen=True):
     it, and for `predicted_tpot_s` and `moved_tokens` the last one. Unknown figures are None.
 
     `prefill` is who prefilled, `ready_tokens` the part of `predicted_cached_tokens` that was ready there at the
-    decision (the rest was being made), `reuse` how the prediction came out and why."""
+    decision (the rest was being made), `reuse` how the prediction came out and why. A copy says where to."""
 
     request_id: RequestId
     at_s: float
@@ -107,3 +107,4 @@ class Observation(Struct, frozen=True):
     prefill: EndpointId | None = None
     ready_tokens: int | None = None
     reuse: Reuse | None = None
+    copy_to: EndpointId | None = None

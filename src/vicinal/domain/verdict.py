@@ -17,7 +17,7 @@ class Rule(StrEnum):
     UNREACHABLE = "unreachable"
     HEADROOM = "headroom"
     SEQUENCES = "sequences"
-    COPY = "copy"
+    UNINVOLVED = "uninvolved"
 
     @property
     def passing(self) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from vicinal.domain.endpoint import HandOff
 from vicinal.engines.answers import Usage, UsageBody, usage_of
-from vicinal.engines.splicing import has_field, spliced
+from vicinal.engines.splicing import field_names, spliced
 
 _ONE = b"1"
 _DROPPED_FOR_PREFILL = ("stream_options", "min_tokens")
@@ -138,7 +138,7 @@ class PrefillLeg:
         changes = {"stream": b"false", **way.prefill(rendezvous)}
         if way.one_token:
             changes["max_tokens"] = _ONE
-            if has_field(request_body, "max_completion_tokens"):
+            if "max_completion_tokens" in field_names(request_body):
                 changes["max_completion_tokens"] = _ONE
         self.body = spliced(request_body, changes, _DROPPED_FOR_PREFILL if way.one_token else ("stream_options",))
         self.hand_over: HandOver | None = None

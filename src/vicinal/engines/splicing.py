@@ -30,6 +30,6 @@ def spliced(body: bytes, changes: Mapping[str, bytes], drop: Collection[str] = (
     return b"".join(parts)
 
 
-def has_field(body: bytes, name: str) -> bool:
-    """Whether the JSON object `body` has that field. Raises like `spliced`."""
-    return name in _fields.decode(body)
+def field_names(body: bytes) -> set[str]:
+    """The fields of the JSON object `body`. Raises like `spliced`."""
+    return set(_fields.decode(body))

@@ -9,14 +9,23 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from vicinal.gateway.bodies import decode
+from vicinal.gateway.copying import Copier, CopyOrder
+from vicinal.gateway.errors import ApiError, error_body
+
+_ORDER = msgspec.json.Decoder(CopyOrder)
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class AdminServer:
-    """Serves `/metrics`, `/health` and `/state`. `state` is asked at each call and must be quick."""
+    """Serves `/metrics`, `/health`, `/state` and `/copies`. `state` is asked at each call and must be quick."""
 
-    def __init__(self, exposition: Callable[[], bytes], state: Callable[[], Mapping[str, Any]]) -> None:
-        app = web.Application()
+    def __init__(
+        self, exposition: Callable[[], bytes], state: Callable[[], Mapping[str, Any]], copier: Copier, body_bytes: int
+    ) -> None:
+        app = web.Application(client_max_size=body_bytes)
+        app.router.add_post("/copies", self._copy)
+        self._copier = copier
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health", self._health)
         app.router.add_get("/state", self._state)
@@ -44,6 +53,17 @@ class AdminServer:
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
+
+    async def _copy(self, request: web.Request) -> web.Response:
+        """Answers when the copy is made or known to fail. A caller that goes away abandons it."""
+        headers = {name.lower().encode(): value.encode("latin-1") for name, value in request.headers.items()}
+        try:
+            order = decode(_ORDER, await request.read())
+            copied = await self._copier.copy(order, headers)
+        except ApiError as error:
+            body = error_body(error.status, error.message, param=error.param, code=error.code)
+            return web.Response(status=error.status, body=body, content_type="application/json")
+        return web.Response(body=msgspec.json.encode(copied), content_type="application/json")
 
     async def _state(self, _: web.Request) -> web.Response:
         return web.Response(body=msgspec.json.encode(self._describe()), content_type="application/json")

@@ -14,6 +14,7 @@ from vicinal.domain.decision import Decision, Observation
 from vicinal.domain.effects import Warn
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import Event
+from vicinal.gateway.copying import Copier
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.driver import CoreDriver, Scheduler
@@ -82,6 +83,7 @@ class Gateway:
         )
         self.relay.connect(self.driver)
         parser = RequestParser(served.models, self.lengths, self.counters, served.trusted)
+        self.copier = Copier(self.relay, parser)
         routes = Routes(
             self.relay, parser, self.counters, watchers.exposition, lambda: not self._server.stopping, int(time.time())
         )

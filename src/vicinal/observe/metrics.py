@@ -100,6 +100,7 @@ class Metrics:
         self._by_source = gauge(
             "engine_prompt_tokens", "Prompt tokens since engine start by where their KV came from", "endpoint", "source"
         )
+        self._copies = counter("copies", "Copies of prefixes that ended", "ending")
         self._warnings = counter("warnings", "Warnings to the operator", "kind")
         self._waiting = gauge("worker_queue_length", "Requests that wait in an engine", "endpoint")
         self._running = gauge("batch_size", "Requests that run in an engine", "endpoint")
@@ -149,13 +150,16 @@ class Metrics:
             self._promised.labels(plan.decode, "held").inc(plan.held_tokens)
         if action is Action.REMOTE_READ:
             self._reads.inc()
-        elif action is Action.MIGRATE:
+        elif action is Action.MIGRATE and decision.leg is not Leg.DECODE:
             self._migrations.inc()
         for verdict in decision.verdicts:
             self._verdicts.labels(verdict.rule.value).inc()
 
     def observed(self, seen: Observation) -> None:
-        """A request that the core took is over."""
+        """A request that the core took is over. A copy is no client's request, and counts for itself alone."""
+        if seen.copy_to is not None:
+            self._copies.labels(str(seen.ending)).inc()
+            return
         self._ended(seen.ending)
         failures = max(0, seen.attempts - 1) + (seen.ending in _BROKEN)
         if failures:

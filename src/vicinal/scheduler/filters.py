@@ -56,7 +56,7 @@ class Filtered(Struct, frozen=True):
         out = _joined(neither, self.out)
         unable = _joined(~self.view.fleet.hands_off, out)
         masks = Masks(unable | ~holders | target, unable | ~target, np.ones_like(neither))
-        return structs.replace(self, masks=masks, rules={**self.rules, Rule.COPY: neither}, out=out)
+        return structs.replace(self, masks=masks, rules={**self.rules, Rule.UNINVOLVED: neither}, out=out)
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One per endpoint that is left out, with the most permanent rule against it."""
@@ -159,5 +159,5 @@ def _words(rule: Rule, endpoint: Endpoint, slot: int, request: Request, view: Vi
             return f"{need} blocks needed, {free:.0f} free", "a request that ends there"
         case Rule.SEQUENCES:
             return f"runs {view.decode_sequences[slot]:.0f} of {endpoint.sequences_max} sequences", "one that ends"
-        case Rule.COPY:
+        case Rule.UNINVOLVED:
             return f"does not hold all {request.blocks} blocks, and the copy is not for it", "the rest of the prefix"

@@ -41,6 +41,7 @@ def observation(tracked: Tracked, outcome: Outcome, output_tokens: int | None, n
         prefill=None if first is None else first.chosen.plan.prefill,
         ready_tokens=_ready_tokens(tracked),
         reuse=tracked.reuse,
+        copy_to=tracked.request.copy_to,
     )
 
 

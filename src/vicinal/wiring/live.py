@@ -100,7 +100,7 @@ class LiveSystem:
             "KV events that could not be applied as they came",
             lambda: self.scheduler.state.engine_blocks.counts,
         )
-        self._admin = AdminServer(self._exposition, self.state)
+        self._admin = AdminServer(self._exposition, self.state, self.gateway.copier, self.gateway.limits.body_bytes)
         self._context = zmq.asyncio.Context()
         self._port = config.server.port
         self._admin_port = config.server.admin_port
@@ -216,6 +216,7 @@ class LiveSystem:
     def _decided(self, decision: Decision, took_s: float) -> None:
         self.record.write(decision)
         self.metrics.decided(decision, took_s)
+        self.gateway.copier.decided(decision)
         self._listeners.decided(decision)
 
     def _observed(self, observation: Observation) -> None:
