@@ -347,8 +347,8 @@ READ_REQUEST = {
     "splittable",
     "copy_to",
 }
-ABSENT = ("cpu", "ssd", "pcie", "remote_read")
-"""Inputs of B3 without a field: CPU memory, SSD tier, a bus apart from the host's link, remote reads."""
+ABSENT = ("cpu", "pcie", "remote_read")
+"""Inputs of B3 without a field: free CPU memory, a bus apart from the host's link, remote reads."""
 
 
 @pytest.mark.parametrize("name", UNREAD_REPORT)
