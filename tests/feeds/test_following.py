@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored, Event
 from vicinal.domain.ids import EndpointId, EngineHash
 from vicinal.gateway.feeds.following import Following
-from vicinal.gateway.feeds.sequence import SequenceTracker, Step
+from vicinal.gateway.feeds.sequence import LOOK_BACK, RECENT, SequenceTracker, Step
 
 ENGINE = EndpointId("p0")
 
@@ -24,7 +24,11 @@ def test_in_order_then_a_hole_then_older_numbers() -> None:
     assert tracker.heard(4, b"4") is Step.GAP
     assert tracker.heard(2, b"2") is Step.REPEAT
     assert tracker.heard(2, b"another life's") is Step.RESTART
-    assert tracker.heard(0, b"0") is Step.DOUBT
+    assert tracker.heard(0, b"0") is Step.REPEAT
+    for number in range(3, RECENT + 2):
+        tracker.applied(number, b"%d" % number)
+    assert tracker.heard(1, b"1") is Step.DOUBT
+    assert tracker.heard(2, b"2") is Step.REPEAT
     tracker.restart()
     assert tracker.heard(0, b"0") is Step.APPLY
 
@@ -52,6 +56,25 @@ def test_a_replay_asks_for_the_last_known_batch_and_trusts_only_a_life_that_has_
     assert tracker.replayed(7, b"seven") is Step.RESTART
     tracker.begin_replay()
     assert not tracker.end_replay()
+
+
+def test_a_replay_looks_further_back_than_the_last_batch() -> None:
+    """A forwarder hid a restart, and the new life's first message to come through had just the number awaited."""
+    tracker = SequenceTracker()
+    for number in range(20):
+        tracker.applied(number, b"old %d" % number)
+    assert tracker.heard(20, b"new 20") is Step.APPLY
+    tracker.applied(20, b"new 20")
+    assert tracker.begin_replay() == 21 - LOOK_BACK
+    assert tracker.replayed(21 - LOOK_BACK, b"new") is Step.RESTART
+
+
+def test_numbers_before_a_hole_prove_nothing_of_those_after_it() -> None:
+    tracker = SequenceTracker()
+    tracker.applied(0, b"0")
+    tracker.applied(7, b"7")
+    assert tracker.replay_from() == 7
+    assert tracker.heard(0, b"0") is Step.DOUBT
 
 
 @dataclass
@@ -191,10 +214,62 @@ def test_a_batch_that_cannot_be_decoded_clears_what_its_removals_may_have_named(
 def test_messages_that_are_not_three_frames_are_counted_and_change_nothing() -> None:
     posted: list[Event] = []
     following = Following(ENGINE, posted.append, lambda kind, text: None)
-    for frames in ([], [b"t"], [b"t", b"short", b""], [b"a"] * 4):
+    for frames in ([], [b"t"], [b"t", b"short", b""], [b"a"] * 4, [b"t", b"\xff" * 8, b""]):
         assert following.hear(frames)
     assert not posted
-    assert following.counts == {"undecodable_frames": 3, "undecodable_sequence": 1}
+    assert following.counts == {"undecodable_frames": 3, "undecodable_sequence": 2}
+
+
+def test_only_the_first_publisher_behind_an_address_is_followed() -> None:
+    """Their numbers would look like endless restarts."""
+    posted: list[Event] = []
+    complaints: list[str] = []
+    following = Following(ENGINE, posted.append, lambda kind, text: complaints.append(kind))
+    ranks = [Engine(buffered=9), Engine(buffered=9)]
+    for number in range(3):
+        for rank, engine in enumerate(ranks):
+            _, sequence, payload = engine.step({10 * rank + number}, False)
+            assert following.hear([b"kv@rank%d" % rank, sequence, payload])
+    assert [e.hashes for e in posted if isinstance(e, BlocksStored)] == [(0,), (1,), (2,)]
+    assert following.counts["other_topic"] == 3
+    assert set(complaints) == {"other_topic"}
+    following.connected()
+    assert following.hear([b"kv@new-address", *ranks[0].step({3}, False)[1:]])
+    assert following.counts["other_topic"] == 3
+
+
+def test_a_connection_that_nobody_vouches_for_voids_what_was_believed() -> None:
+    posted: list[Event] = []
+    following = Following(ENGINE, posted.append, lambda kind, text: None)
+    following.doubt()
+    assert posted == [], "nothing was believed"
+    engine = Engine(buffered=9)
+    following.hear(engine.step({1}, False))
+    following.doubt()
+    assert posted[-1] == BlocksCleared(ENGINE, 0, 1, "gap")
+    assert following.incomplete
+    assert following.replay_from() == 0
+
+
+def test_what_was_given_up_comes_back_with_a_replay_from_the_start() -> None:
+    engine, belief = Engine(buffered=9), Belief()
+    following = Following(ENGINE, belief.post, lambda kind, text: None)
+    for _ in range(2):
+        following.hear(engine.step({1}, False))
+    engine.step({2}, False)
+    last = engine.step({3}, False)
+    assert not following.hear(last)
+    following.settle(last, replayed=False)
+    assert belief.held == {3}
+    assert following.incomplete
+    answer = engine.replay(following.replay_from())
+    following.rebuild()
+    following.begin_replay()
+    for frames in answer:
+        following.replayed(frames)
+    assert belief.held == engine.held == {2, 3}
+    assert not following.incomplete
+    assert following.incarnation == 1
 
 
 def test_older_builds_replay_without_a_topic() -> None:

@@ -154,6 +154,20 @@ async def test_a_refused_connection_is_unreachable(unused_tcp_port: int) -> None
     assert "metrics cannot be read: " in posted[0].reason
 
 
+@pytest.mark.parametrize("host", ["a" * 64, "a..b", "[::1", "h\u2024\u2024st", ".", "a b"])
+async def test_a_host_that_is_no_name_is_unreachable_and_scraping_goes_on(host: str) -> None:
+    posted: asyncio.Queue[Event] = asyncio.Queue()
+    async with aiohttp.ClientSession() as session:
+        subject = MetricScraper(
+            endpoint(f"http://{host}:8000"), posted.put_nowait, lambda: 0.0, 0.01, Middle(), session, timeout_s=5.0
+        )
+        await subject.start()
+        async with asyncio.timeout(20):
+            events = [await posted.get() for _ in range(2)]
+        await subject.stop()
+    assert all(isinstance(event, EndpointUnreachable) for event in events)
+
+
 async def test_a_page_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrapes, "PAGE_BYTES_MAX", 1000)
     async with scraper(page) as (subject, posted):

@@ -162,7 +162,7 @@ class UpstreamPool:
         except TimeoutError:
             call.failed(f"no connection to {address.authority} within {self._limits.connect_s:g} s")
             return
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a host that is no name at all is a ValueError
             call.failed(f"no connection to {address.authority}: {error}")
             return
         call.opening(None)

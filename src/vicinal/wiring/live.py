@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import numpy as np
+import zmq
 import zmq.asyncio
 
 from vicinal.clock import ModelClock
@@ -102,6 +103,7 @@ class LiveSystem:
         )
         self._admin = AdminServer(self._exposition, self.state, self.gateway.copier, self.gateway.limits.body_bytes)
         self._context = zmq.asyncio.Context()
+        self._context.set(zmq.MAX_SOCKETS, self._context.get(zmq.SOCKET_LIMIT))  # three per feed; 1,023 by default
         self._port = config.server.port
         self._admin_port = config.server.admin_port
         self._session: aiohttp.ClientSession | None = None
@@ -131,7 +133,14 @@ class LiveSystem:
             self.metrics.follow(endpoint.id, "scrapes", scraper.counts)
             await scraper.start()
             if endpoint.events_url:
-                feed = KvEventFeed(endpoint, self._heard, context=self._context)
+                feed = KvEventFeed(
+                    endpoint,
+                    self._heard,
+                    jitter,
+                    context=self._context,
+                    replay_timeout_s=self._scrape_s / 2,
+                    quiet_s=self._scrape_s,
+                )
                 self._feeds.append(feed)
                 self.metrics.follow(endpoint.id, "kv_events", feed.counts)
                 await feed.start()
@@ -167,6 +176,10 @@ class LiveSystem:
     def reported(self) -> int:
         """How many endpoints have said something and can be used."""
         return int(np.count_nonzero(self.scheduler.state.view(self._clock.now()).usable))
+
+    def feeds(self) -> tuple[KvEventFeed, ...]:
+        """The KV event feeds that run now, for tests that look at what they met."""
+        return tuple(self._feeds)
 
     def state(self) -> Mapping[str, Any]:
         """What the scheduler believes now, for operators: a row per endpoint."""

@@ -1,8 +1,11 @@
 """What one engine's batches do to our belief about it: apply, replay, clear, begin a new incarnation. No socket in it.
 
 A lost store only hides a block; a lost removal makes us believe in one that is gone. So whatever is lost beyond replay,
-and a batch that cannot be decoded, clears what is believed of the endpoint (`BlocksCleared`, reason "gap") before the
-stream goes on. Nothing is posted when nothing is believed, as when a feed starts late on a bounded buffer.
+a batch that cannot be decoded, and a connection that came back with nobody to say that the engine is the same, clear
+what is believed of the endpoint (`BlocksCleared`, reason "gap") before the stream goes on. Nothing is posted when
+nothing is believed, as when a feed starts late on a bounded buffer.
+
+What was given up for want of a replay may come back: `incomplete` says so, and `rebuild` begins it.
 """
 
 from collections import Counter
@@ -22,8 +25,9 @@ Complain = Callable[[str, str], None]
 class Following:
     """The state of following one endpoint's KV events.
 
-    `counts` has: batches, events, repeats, gaps, lost_batches, restarts, replays, replayed_batches, `undecodable_KIND`
-    and `ignored_REASON`. Batches may be any bytes; `post` must not raise.
+    `counts` has: batches, events, repeats, gaps, lost_batches, restarts, doubts, replays, replayed_batches, rebuilds,
+    other_topic, `undecodable_KIND` and `ignored_REASON`. Batches may be any bytes; `post` must not raise. `incomplete`
+    is True while a replay from the start might bring back what was given up.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Following:
         rank: int | None = None,
     ) -> None:
         self.incarnation = incarnation
+        self.incomplete = False
         self.counts: Counter[str] = Counter()
         self._endpoint = endpoint
         self._post = post
@@ -45,11 +50,29 @@ class Following:
         self._rank = rank
         self._other_groups: set[int] = set()
         self._believes = False
+        self._topic: bytes | None = None
+
+    def connected(self) -> None:
+        """A connection begins: whoever speaks first on it is the publisher."""
+        self._topic = None
 
     def hear(self, frames: list[bytes]) -> bool:
-        """Take a live message `[topic, sequence, payload]`. False: replay first, then `settle` the same message."""
+        """Take a live message `[topic, sequence, payload]`. False: replay first, then `settle` the same message.
+
+        Numbers of several publishers (one per data-parallel rank, say) that a forwarder mixes on one address cannot be
+        told apart, so only the first publisher of a connection is followed. The others' messages are counted.
+        """
         read = self._read(frames, 3)
         if read is None:
+            return True
+        if read[0] < 0:
+            self._undecodable("sequence", f"a live message has the number {read[0]}")
+            return True
+        if self._topic is None:
+            self._topic = frames[0]
+        elif self._topic != frames[0]:
+            self.counts["other_topic"] += 1
+            self._complain("other_topic", "several publishers behind one address; each needs an address of its own")
             return True
         step = self._live_step(*read)
         if step is Step.GAP:
@@ -73,12 +96,30 @@ class Following:
         elif step is Step.DOUBT:
             self._restart()
             step = self._live_step(*read)
+        if not replayed:
+            self.incomplete = True
         self._take(step, *read)
+
+    def doubt(self) -> None:
+        """A connection began and no replay says whether the engine behind it is the one from before."""
+        self.incomplete = True
+        if self._believes:
+            self.counts["doubts"] += 1
+            self._clear("gap", self._tracker.next)
+
+    def replay_from(self) -> int:
+        """The sequence number to ask for when a replay is to begin with its first answer."""
+        return 0 if self.incomplete else self._tracker.replay_from()
 
     def begin_replay(self) -> int:
         """The sequence number to ask the engine for."""
         self.counts["replays"] += 1
         return self._tracker.begin_replay()
+
+    def rebuild(self) -> None:
+        """Forget everything, in favour of a replay from 0 that is about to be taken in."""
+        self.counts["rebuilds"] += 1
+        self._begin_anew("gap")
 
     def replayed(self, frames: list[bytes]) -> Step | None:
         """Take one message of a replay, `[b"", topic, sequence, payload]` (older builds send no topic).
@@ -105,6 +146,7 @@ class Following:
 
     def break_replay(self) -> None:
         """The engine stopped answering in the middle of a replay."""
+        self.incomplete = True
         self._tracker.break_replay()
 
     def _read(self, frames: list[bytes], most: int) -> tuple[int, bytes] | None:
@@ -155,11 +197,15 @@ class Following:
 
     def _restart(self) -> None:
         self.counts["restarts"] += 1
+        self._begin_anew("restart")
+
+    def _begin_anew(self, reason: str) -> None:
         self.incarnation += 1
+        self.incomplete = False
         self._other_groups.clear()
         self._tracker.restart()
         self._believes = False
-        self._post(BlocksCleared(self._endpoint, self.incarnation, 0, "restart"))
+        self._post(BlocksCleared(self._endpoint, self.incarnation, 0, reason))
 
     def _clear(self, reason: str, sequence: int) -> None:
         if self._believes:

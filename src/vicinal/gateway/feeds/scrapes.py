@@ -88,7 +88,7 @@ class MetricScraper:
             page = await self._page()
         except TimeoutError:
             self._failed(f"no metrics within {self._timeout.total:g} s")
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # a host that is no name at all is a ValueError
             self._failed(f"metrics cannot be read: {error or type(error).__name__}")
         else:
             self._failures = 0

@@ -2,9 +2,11 @@
 
 An engine numbers its batches from 0 and starts again at 0 when it restarts; nothing in a batch names the engine's
 life. But a batch holds its time stamp, so the *same number with other bytes* means another life. The tracker therefore
-remembers fingerprints: of every batch of the last replay, because live messages that waited meanwhile repeat some of
-them, and of the last batch applied. A replay asks for one batch more than is missing, the last one applied: if it
-comes back unchanged, the life is the same and what follows continues it.
+remembers fingerprints: of the last `RECENT` batches without a hole between them, which repeats and messages out of
+order may show again, and of every batch of a replay, because live messages that waited meanwhile repeat some of them.
+A replay asks for up to `LOOK_BACK` batches more than are missing: if they come back unchanged, the life is the same and
+what follows continues it. One would do, were it certain to be of the life that is in doubt; behind a forwarder that
+hides a restart, the last batch may be the new life's already.
 
     live number == next                     -> APPLY
     live number  > next                     -> GAP: replay, then ask again
@@ -17,6 +19,9 @@ comes back unchanged, the life is the same and what follows continues it.
 from enum import StrEnum
 
 from xxhash import xxh3_64_intdigest
+
+RECENT = 256
+LOOK_BACK = 8
 
 
 class Step(StrEnum):
@@ -53,7 +58,14 @@ class SequenceTracker:
         """A replay starts: the number to ask for."""
         self._replaying = True
         self._confirmed = self.next == 0
-        return max(0, self.next - 1)
+        return self.replay_from()
+
+    def replay_from(self) -> int:
+        """The number that a replay asks for now; changes nothing."""
+        start = self.next
+        while start > self.next - LOOK_BACK and start - 1 in self._fingerprints:
+            start -= 1
+        return start
 
     def replayed(self, sequence: int, payload: bytes) -> Step:
         """Judge a replayed batch. GAP also stands for a continuation whose life the replay did not confirm."""
@@ -78,9 +90,12 @@ class SequenceTracker:
 
     def applied(self, sequence: int, payload: bytes) -> None:
         """`sequence` is applied (after whatever its step called for)."""
-        if not self._replaying:
-            self._fingerprints.clear()
-        self._fingerprints[sequence] = xxh3_64_intdigest(payload)
+        known = self._fingerprints
+        if sequence != self.next:
+            known.clear()
+        known[sequence] = xxh3_64_intdigest(payload)
+        while not self._replaying and len(known) > RECENT:
+            del known[next(iter(known))]
         self._confirmed = True
         self.next = sequence + 1
 
