@@ -121,13 +121,10 @@ async def test_live_messages_do_not_wait_again_and_again_for_an_address_that_is_
     async with followed(engine, timeout_s=0.2) as world:
         await world.warm()
         engine.manner = "never"
-        started_s = asyncio.get_running_loop().time()
         await world.busy(200)
         await engine.publish(sure=True)
-        await world.until(lambda: world.belief.held <= engine.held)
-        gaps, timeouts = world.feed.counts["gaps"], world.feed.counts["replay_timeouts"]
-        assert gaps > 20
-        assert timeouts < 2 + (asyncio.get_running_loop().time() - started_s) / 0.2
+        await world.until(lambda: world.feed.counts["gaps"] > 20 and world.belief.held <= engine.held)
+        assert world.feed.counts["replay_timeouts"] < world.feed.counts["gaps"] / 4
 
 
 @pytest.mark.mission("B12", "B16")
