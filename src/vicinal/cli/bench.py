@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
-from vicinal.cli import bench_decide, bench_simulate
+from vicinal.cli import bench_decide, bench_index, bench_simulate
 from vicinal.cli.bench_decide import BenchFigure
 
 
@@ -17,6 +17,7 @@ class Subject(StrEnum):
     """What can be measured."""
 
     DECIDE = "decide"
+    INDEX = "index"
     SIMULATE = "simulate"
 
 
@@ -30,6 +31,8 @@ def bench(
     match subject:
         case Subject.DECIDE:
             figures = bench_decide.figures()
+        case Subject.INDEX:
+            figures = bench_index.figures()
         case Subject.SIMULATE:
             figures = bench_simulate.figures(trace)
     if json:
