@@ -229,7 +229,9 @@ def test_a_match_is_of_its_moment():
     ("damage", "complaint"),
     [
         (lambda run: setattr(run, "filling", {4: 1}), "mask"),
-        (lambda run: setattr(run, "holders", 3), "counted"),
+        (lambda run: (setattr(run, "holders", 3), setattr(run, "apart", (3, 0, 0, 0))), "counted"),
+        (lambda run: setattr(run, "names", run.hashes), "names"),
+        (lambda run: setattr(run, "apart", (5, 0, 0, 0)), "apart"),
         (lambda run: setattr(run, "hashes", run.hashes[:-8]), "finder"),
         (lambda run: setattr(run, "hashes", b""), "known by its first block"),
         (lambda run: run.children.update({b"": Run(b"", run)}), "1 to the maximum"),

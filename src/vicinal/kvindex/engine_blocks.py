@@ -1,10 +1,11 @@
 """Engines' own words for blocks, translated: block events of one engine become ready copies in the index.
 
 An engine names blocks by hashes that mean nothing elsewhere. Its events carry the tokens too, so vicinal computes its
-own hash of each block and remembers, per slot, which engine hash stands for which block; removals name engine hashes
-only. A block may have several engine hashes (settings that differ, a restart in between), and an engine may hold two
-physical copies under the same hash (vLLM stores and removes each of them with an event of its own), so a copy is gone
-when the last of them is. Both are rare, so only a second one costs a counter.
+own hash of each block; removals name engine hashes only, so what stands for what must be remembered. Most engines of a
+fleet agree, and most copies go by names that the index keeps once for all of them. What does not is kept here, per slot
+and tier: copies of a block that others call otherwise; a block with several names; a name that the engine has stored
+more than once (vLLM stores and removes each physical copy with an event of its own, so a copy is gone when the last of
+them is).
 
 Each tier has names of its own: what is removed from one stays in the others. An engine that stores a block in a lower
 tier may leave out its tokens and its parent; its name then says which block it is, if any tier of that engine has it.
@@ -17,11 +18,14 @@ The feed gives each event once and in order (gaps become `BlocksCleared`). What 
 `counts` and has the effect written there; no event raises.
 """
 
+import struct
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
+
+from xxhash import xxh3_64_intdigest
 
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
 from vicinal.domain.ids import EngineHash
@@ -32,6 +36,7 @@ from vicinal.kvindex.index import BlockIndex
 from vicinal.kvindex.losses import Losses
 
 _Key = TypeVar("_Key")
+_NUMBER_MAX = 2**64 - 1
 
 BlockEvent = BlocksStored | BlocksRemoved | BlocksCleared
 
@@ -54,37 +59,40 @@ class Oddity(StrEnum):
 
 @dataclass(slots=True)
 class _Names:
-    """The names in one tier of a slot. `more_stores` and `more_names` count only what comes on top of the first."""
+    """What is apart in one tier of a slot. `more_stores` and `more_names` count what comes on top of the first.
 
-    blocks: dict[EngineHash, int] = field(default_factory=dict)
-    more_stores: Counter[EngineHash] = field(default_factory=Counter)
+    `blocks` has the names that are not the common ones. A block is in `more_names` only if all its names are here;
+    `more_stores` is of common names too.
+    """
+
+    blocks: dict[int, int] = field(default_factory=dict)
+    more_stores: Counter[int] = field(default_factory=Counter)
     more_names: Counter[int] = field(default_factory=Counter)
 
-    def all_new(self, hashes: Sequence[EngineHash]) -> bool:
-        """None of these names is known or comes twice."""
-        return self.blocks.keys().isdisjoint(hashes) and len(set(hashes)) == len(hashes)
+    @property
+    def empty(self) -> bool:
+        return not self.blocks and not self.more_stores
 
 
 @dataclass(slots=True)
 class _Engine:
-    """An engine's life: its incarnation, and its names in each tier that it has used."""
+    """An engine's life: its incarnation, and what is apart in each tier that it has used."""
 
     incarnation: int
-    tiers: dict[Tier, _Names] = field(default_factory=lambda: {Tier.HBM: _Names()})
+    hbm: _Names = field(default_factory=_Names)
+    lower: dict[Tier, _Names] = field(default_factory=dict)
 
     def names(self, tier: Tier) -> _Names:
-        names = self.tiers.get(tier)
+        if tier is Tier.HBM:
+            return self.hbm
+        names = self.lower.get(tier)
         if names is None:
-            names = self.tiers[tier] = _Names()
+            names = self.lower[tier] = _Names()
         return names
 
-    def block(self, name: EngineHash, first: _Names) -> int | None:
-        """What a name stands for, by the names of one tier and then by those of the others, HBM first."""
-        block = first.blocks.get(name)
-        if block is None and len(self.tiers) > 1:
-            others = (self.tiers[tier] for tier in Tier if tier in self.tiers)
-            return next((known for names in others if (known := names.blocks.get(name)) is not None), None)
-        return block
+    @property
+    def tiers(self) -> list[tuple[Tier, _Names]]:
+        return [(Tier.HBM, self.hbm), *self.lower.items()]
 
 
 class EngineBlocks:
@@ -111,17 +119,16 @@ class EngineBlocks:
             self.counts[Oddity.NEW_INCARNATION] += 1
             self._clear(slot)
             engine = self._slots[slot] = _Engine(event.incarnation)
-        match event:
-            case BlocksStored():
-                self._store(slot, engine, event)
-            case BlocksRemoved():
-                self._remove(slot, engine, event)
-            case BlocksCleared(reason="reset"):
-                self._clear(slot, Tier.HBM)
-                engine.tiers[Tier.HBM] = _Names()
-            case BlocksCleared():
-                self._clear(slot)
-                engine.tiers = {Tier.HBM: _Names()}
+        if isinstance(event, BlocksStored):
+            self._store(slot, engine, event)
+        elif isinstance(event, BlocksRemoved):
+            self._remove(slot, engine, event)
+        elif event.reason == "reset":
+            self._clear(slot, Tier.HBM)
+            engine.hbm = _Names()
+        else:
+            self._clear(slot)
+            engine.hbm, engine.lower = _Names(), {}
 
     def forget(self, slot: int) -> None:
         """The engine left: nothing it said, its incarnation included, counts for who gets the slot next."""
@@ -130,43 +137,92 @@ class EngineBlocks:
         self._slots.pop(slot, None)
 
     def names_held(self, slot: int) -> int:
-        """Engine hashes remembered for a slot, over all tiers: what this map costs in memory."""
+        """Engine hashes that stand for something in a slot, over all tiers."""
         engine = self._slots.get(slot)
-        return 0 if engine is None else sum(len(names.blocks) for names in engine.tiers.values())
+        if engine is None:
+            return 0
+        return sum(
+            self.index.blocks_held(slot, tier) - len(set(names.blocks.values())) + len(names.blocks)
+            for tier, names in engine.tiers
+        )
+
+    def names_apart(self, slot: int) -> int:
+        """How many of them are kept for this slot alone: what it costs in memory that its names are not the others'."""
+        engine = self._slots.get(slot)
+        return 0 if engine is None else sum(len(names.blocks) for _, names in engine.tiers)
 
     def _store(self, slot: int, engine: _Engine, event: BlocksStored) -> None:
-        names = engine.names(event.tier)
+        hashes, packed_names = as_numbers(event.hashes)
         if event.tier is not Tier.HBM and not event.token_ids and not event.block_hashes:
-            self._store_known(slot, engine, names, event)
+            self._store_known(slot, engine, event.tier, hashes)
             return
         misfit = self._misfit(event)
-        parent = ROOT if event.parent is None else engine.block(event.parent, names)
+        parent: int | None = ROOT
+        if event.parent is not None:
+            ((name,), _) = as_numbers((event.parent,))
+            parent = self._block(slot, engine, event.tier, name)
         if misfit is not None or parent is None:
             self.counts[misfit or Oddity.UNKNOWN_PARENT] += 1
             return
         packed = event.block_hashes or chain(event.token_ids, event.block_tokens, parent, event.extra_keys)
-        self._store_chain(slot, names, event.tier, event.hashes, parent, packed)
+        self._store_chain(slot, engine.names(event.tier), event.tier, hashes, packed_names, parent, packed)
 
-    def _store_known(self, slot: int, engine: _Engine, names: _Names, event: BlocksStored) -> None:
+    def _block(self, slot: int, engine: _Engine, tier: Tier, name: int) -> int | None:
+        """What a name stands for in one tier of an engine, or else in another, HBM first."""
+        block = self._block_in(slot, engine.names(tier), tier, name)
+        if block is not None or (tier is Tier.HBM and not engine.lower):
+            return block
+        found = (self._block_in(slot, engine.names(at), at, name) for at in Tier)
+        return next((block for block in found if block is not None), None)
+
+    def _block_in(self, slot: int, names: _Names, tier: Tier, name: int) -> int | None:
+        block = names.blocks.get(name) if names.blocks else None
+        return self.index.called(slot, name, tier) if block is None else block
+
+    def _store_known(self, slot: int, engine: _Engine, tier: Tier, hashes: Sequence[int]) -> None:
         """A store that names blocks and does not describe them."""
-        for name in event.hashes:
-            block = engine.block(name, names)
+        for name in hashes:
+            block = self._block(slot, engine, tier, name)
             if block is None:
                 self.counts[Oddity.UNKNOWN_STORED] += 1
             else:
-                self._store_chain(slot, names, event.tier, (name,), self.index.parent(block), pack_hashes((block,)))
+                parent, packed = self.index.parent(block), pack_hashes((block,))
+                self._store_chain(slot, engine.names(tier), tier, (name,), pack_hashes((name,)), parent, packed)
 
     def _store_chain(
-        self, slot: int, names: _Names, tier: Tier, hashes: Sequence[EngineHash], parent: int, packed: bytes
+        self,
+        slot: int,
+        names: _Names,
+        tier: Tier,
+        hashes: Sequence[int],
+        packed_names: bytes,
+        parent: int,
+        packed: bytes,
     ) -> None:
-        blocks = unpack(packed)
-        held = self.index.held_among(slot, blocks, tier)
-        if not self.index.store(slot, parent, packed, tier):
+        if not names.blocks or names.blocks.keys().isdisjoint(hashes):
+            again = self.index.store_named(slot, parent, packed, packed_names, tier)
+            if again is not None:
+                if again:
+                    self.counts[Oddity.STORED_AGAIN] += len(unpack(again))
+                    names.more_stores.update(unpack(again))
+                return
+        if not self.index.takes(parent, packed):
             self.counts[Oddity.COLLISION] += 1
             return
-        if not held and names.all_new(hashes):
-            names.blocks.update(zip(hashes, blocks, strict=True))
-            return
+        self._store_apart(slot, names, tier, hashes, parent, packed)
+
+    def _store_apart(
+        self, slot: int, names: _Names, tier: Tier, hashes: Sequence[int], parent: int, packed: bytes
+    ) -> None:
+        """A store of which something does not go by the common names: all of it is kept apart."""
+        index, blocks = self.index, unpack(packed)
+        if index.knows_any(hashes):
+            common = [block for name in hashes if (block := index.called(slot, name, tier)) is not None]
+            names.blocks |= index.set_apart(slot, common, tier)
+        held = index.held_among(slot, blocks, tier)
+        if held:
+            names.blocks |= index.set_apart(slot, held, tier)
+        index.store(slot, parent, packed, tier)
         given_up: set[int] = set()
         for name, block in zip(hashes, blocks, strict=True):
             known = names.blocks.get(name)
@@ -201,17 +257,32 @@ class EngineBlocks:
         return None
 
     def _remove(self, slot: int, engine: _Engine, event: BlocksRemoved) -> None:
-        names = engine.names(event.tier)
-        given_up: list[int] = []
-        for name in event.hashes:
-            block = names.blocks.get(name)
-            if block is None:
-                self.counts[Oddity.UNKNOWN_REMOVED] += 1
-            elif not _one_less(names.more_stores, name):
-                del names.blocks[name]
-                if self._last_name(names, block):
-                    given_up.append(block)
-        self._drop(slot, given_up, event.tier)
+        (hashes, _), tier = as_numbers(event.hashes), event.tier
+        names = engine.names(tier)
+        if names.empty:
+            unknown = len(hashes) - self._remove_common(slot, hashes, tier)
+        else:
+            unknown = sum(not self._remove_one(slot, names, tier, name) for name in hashes)
+        if unknown:
+            self.counts[Oddity.UNKNOWN_REMOVED] += unknown
+
+    def _remove_common(self, slot: int, hashes: Sequence[int], tier: Tier) -> int:
+        """Take back stores under common names; how many there were."""
+        gone = self.index.remove_named(slot, hashes, tier)
+        if tier is Tier.HBM:
+            self.losses.note_packed(slot, gone)
+        return len(gone) // HASH_BYTES
+
+    def _remove_one(self, slot: int, names: _Names, tier: Tier, name: int) -> bool:
+        """Take back one store under this name; False when there is none."""
+        if _one_less(names.more_stores, name):
+            return True
+        block = names.blocks.pop(name, None)
+        if block is None:
+            return bool(self._remove_common(slot, (name,), tier))
+        if self._last_name(names, block):
+            self._drop(slot, (block,), tier)
+        return True
 
     def _clear(self, slot: int, *tiers: Tier) -> None:
         """Nothing is there any more, in these tiers or, without any, in all."""
@@ -236,3 +307,21 @@ def _one_less(counter: Counter[_Key], key: _Key) -> bool:
     elif count:
         counter[key] = count - 1
     return count > 0
+
+
+def as_numbers(hashes: tuple[EngineHash, ...]) -> tuple[tuple[int, ...], bytes]:
+    """Engines' names as unsigned 64-bit numbers, which is what most are, and the same packed. Longer ones, and bytes,
+    become a hash of themselves: two of one engine that become the same are as likely as two equal prefixes that differ.
+    """
+    try:
+        packed = pack_hashes(hashes)  # type: ignore[arg-type]
+    except (struct.error, TypeError):
+        numbers = tuple([_as_number(name) for name in hashes])
+        return numbers, pack_hashes(numbers)
+    return hashes, packed  # type: ignore[return-value]
+
+
+def _as_number(name: EngineHash) -> int:
+    if isinstance(name, bytes):
+        return xxh3_64_intdigest(name)
+    return name & _NUMBER_MAX if name.bit_length() < 64 else xxh3_64_intdigest(str(name).encode())

@@ -8,6 +8,9 @@ taken for lost, because more was lost since than it remembers.
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from sys import byteorder
+
+from vicinal.kvindex.hashing import pack_hashes, unpack
 
 KEPT = 8192
 """Losses remembered per slot: 64 KB. At most twice as many for a while."""
@@ -30,8 +33,15 @@ class Losses:
 
     def note(self, slot: int, blocks: Iterable[int]) -> None:
         """These blocks are not there any more."""
+        self.note_packed(slot, pack_hashes([*blocks]))
+
+    def note_packed(self, slot: int, hashes: bytes) -> None:
+        """Likewise, with packed hashes."""
         log = self._of(slot)
-        log.blocks.extend(blocks)
+        if byteorder == "little":
+            log.blocks.frombytes(hashes)
+        else:
+            log.blocks.extend(unpack(hashes))
         if len(log.blocks) >= 2 * KEPT:
             gone = len(log.blocks) - KEPT
             del log.blocks[:gone]

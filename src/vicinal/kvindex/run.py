@@ -22,6 +22,9 @@ DEPTHS = range(len(Tier))
 NO_LOWER = (0,) * (len(Tier) - 1)
 """The lower tiers' masks of a run that is in none of them."""
 
+NO_APART = (0,) * len(Tier)
+"""Per tier, nobody: all copies go by the common names."""
+
 NO_CLAIMS: Mapping[int, int] = MappingProxyType({})
 """The claims of a run that has none. Most have none, and an empty dict of their own would be most of their size."""
 
@@ -42,6 +45,9 @@ class Run:
     `filling` counts, per slot, the planned requests that will make (or reuse) one in HBM; `expected` is its keys as a
     mask. `leases` counts, per slot, those who read one elsewhere. `warm_s` is when the heat of the run has fallen to 1
     (`heat`), -inf for never asked for. The root is the run without blocks.
+
+    `names` is what engines call the blocks, packed like `hashes`, and is empty when no copy goes by them. The copies of
+    the slots in `apart`, a mask per tier, go by names of their own or have none.
     """
 
     hashes: bytes
@@ -52,6 +58,8 @@ class Run:
     expected: int = 0
     leases: Mapping[int, int] = field(default_factory=lambda: NO_CLAIMS)
     warm_s: float = -inf
+    names: bytes = b""
+    apart: tuple[int, ...] = NO_APART
     children: dict[bytes, "Run"] = field(default_factory=dict)
 
     @property
@@ -76,25 +84,57 @@ class Run:
             mask |= further
         return mask
 
+    @property
+    def named(self) -> bool:
+        """Whether a copy goes by the common names."""
+        return any(self.held_in(at) & ~self.apart[at] for at in DEPTHS)
+
     def same_copies(self, other: "Run") -> bool:
         return (
             self.holders == other.holders
             and self.filling == other.filling
             and self.lower == other.lower
+            and self.apart == other.apart
             and self.leases == other.leases
         )
 
-    def sprout(self, hashes: bytes, parent: "Run") -> "Run":
+    def only_copy(self, at: int, bit: int) -> bool:
+        """Whether the copy of this slot in this tier is all that the run is there for."""
+        here = (self.holders == bit and self.lower == NO_LOWER) if not at else self._only_lower(at, bit)
+        return here and not self.filling and not self.leases
+
+    def _only_lower(self, at: int, bit: int) -> bool:
+        return not self.holders and all(mask == (bit if depth == at else 0) for depth, mask in enumerate(self.lower, 1))
+
+    def sprout(self, hashes: bytes, names: bytes, parent: "Run") -> "Run":
         """A run of these blocks below `parent`, with copies like this one's, as warm."""
         filling, leases = (dict(claims) if claims else NO_CLAIMS for claims in (self.filling, self.leases))
-        return Run(hashes, parent, self.holders, self.lower, filling, self.expected, leases, self.warm_s)
+        return Run(
+            hashes, parent, self.holders, self.lower, filling, self.expected, leases, self.warm_s, names, self.apart
+        )
 
     def held_in(self, at: int) -> int:
         """The slots with ready copies in the tier of depth `at`, as a mask."""
         return self.lower[at - 1] if at else self.holders
 
-    def flip(self, at: int, bit: int) -> None:
-        """Note that the slot of `bit` has copies in the tier of depth `at` now, or has none there any more."""
+    def gain(self, at: int, bit: int, *, apart: bool) -> None:
+        """The slot of `bit` has copies in the tier of depth `at` now; `apart` if they go by no common name."""
+        self._flip(at, bit)
+        if apart:
+            self.set_apart(at, bit)
+
+    def lose(self, at: int, bit: int) -> None:
+        """The slot of `bit` has no copies there any more."""
+        self._flip(at, bit)
+        if self.apart[at] & bit:
+            self.set_apart(at, bit)
+
+    def set_apart(self, at: int, bit: int) -> None:
+        """Turn around whether the copies of this slot go by the common names."""
+        changed = (*self.apart[:at], self.apart[at] ^ bit, *self.apart[at + 1 :])
+        self.apart = changed if any(changed) else NO_APART
+
+    def _flip(self, at: int, bit: int) -> None:
         if at:
             changed = (*self.lower[: at - 1], self.lower[at - 1] ^ bit, *self.lower[at:])
             self.lower = changed if any(changed) else NO_LOWER
@@ -102,10 +142,11 @@ class Run:
             self.holders ^= bit
 
     def place(self, block: bytes) -> int:
-        """The byte offset of a packed hash in this run; ValueError when it is not in it."""
-        at = self.hashes.index(block)
+        """The byte offset of a packed hash in this run; ValueError when it is not in it. It looks from the end, where
+        engines evict and go on."""
+        at = self.hashes.rindex(block)
         while at % HASH_BYTES:
-            at = self.hashes.index(block, at + 1)
+            at = self.hashes.rindex(block, 0, at + HASH_BYTES - 1)
         return at
 
     def expect(self, slot: int) -> None:

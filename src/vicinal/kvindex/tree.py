@@ -8,7 +8,7 @@ A block that nobody holds stays while something below it is held or filling: its
 it may come back. Memory is therefore bounded by what engines hold and the paths to it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.kvindex.hashing import ROOT, unpack
@@ -42,6 +42,11 @@ class RunTree:
         run = self.where.get(block)
         return None if run is None else (run, run.place(block.to_bytes(HASH_BYTES, "little")) + HASH_BYTES)
 
+    def find(self, block: bytes) -> tuple[Run, int]:
+        """The run of a known block, packed, and its offset."""
+        run = self.where[int.from_bytes(block, "little")]
+        return run, run.place(block)
+
     def above(self, run: Run, block: int) -> int:
         """The block before one of a run's; ROOT for a prompt's first."""
         at, hashes = run.place(block.to_bytes(HASH_BYTES, "little")), run.hashes
@@ -70,10 +75,8 @@ class RunTree:
 
     def fresh_bytes(self, hashes: bytes) -> int:
         """How much of `hashes` can be added: up to the first block that has another place already (a collision)."""
-        if not hashes:
-            return 0
         blocks = unpack(hashes)
-        if self.where.keys().isdisjoint(blocks) and len(set(blocks)) == len(blocks):
+        if self.all_fresh(blocks):
             return len(hashes)
         seen: set[int] = set()
         for block in blocks:
@@ -82,37 +85,72 @@ class RunTree:
             seen.add(block)
         return len(seen) * HASH_BYTES
 
+    def all_fresh(self, blocks: Sequence[int]) -> bool:
+        """Whether none of these blocks is known or comes twice."""
+        if len(blocks) == 1:
+            return blocks[0] not in self.where
+        return self.where.keys().isdisjoint(blocks) and len(set(blocks)) == len(blocks)
+
     def carve(self, run: Run, start: int, stop: int) -> Run:
         """Make the blocks between two offsets a run of their own, to be changed until the next `settle`.
 
-        What comes before them stays in `run` itself.
+        Where the rest of the run's blocks are then is open: whichever part is longer stays in `run` itself.
         """
         if stop < len(run.hashes):
-            self._cut(run, stop)
+            run = self._cut(run, stop)[0]
         if start:
-            return self._cut(run, start)
+            return self._cut(run, start)[1]
         self._disturbed.append(run)
         return run
 
-    def grow(self, run: Run, offset: int, hashes: bytes, copies: Run) -> None:
-        """Add fresh blocks behind `offset` of `run`, with the copies of the model `copies`."""
+    def grow(self, run: Run, offset: int, hashes: bytes, copies: Run, names: bytes = b"") -> None:
+        """Add fresh blocks behind `offset` of `run`, with the copies of the model `copies` and these common names."""
         if offset < len(run.hashes):
-            self._cut(run, offset)
+            run = self._cut(run, offset)[0]
+        elif not run.children and self._extend(run, hashes, copies, names):
+            return
         above = run
         for at in range(0, len(hashes), self.run_bytes_max):
-            part = copies.sprout(hashes[at : at + self.run_bytes_max], above)
+            stop = at + self.run_bytes_max
+            part = copies.sprout(hashes[at:stop], names[at:stop], above)
             above.children[part.first] = part
             self._own(part, part.hashes)
             self._disturbed.append(part)
             above = part
 
+    def _extend(self, run: Run, hashes: bytes, copies: Run, names: bytes) -> bool:
+        """Put the blocks into the childless run itself, if they belong there: most stores continue a prompt so."""
+        if run is self.root or len(run.hashes) + len(hashes) > self.run_bytes_max or not run.same_copies(copies):
+            return False
+        run.hashes += hashes
+        run.names += names
+        for block in unpack(hashes):
+            self.where[block] = run
+        return True
+
+    def trim(self, run: Run, start: int) -> None:
+        """Take the blocks from `start` on off a childless run for good; nothing needs them."""
+        for block in unpack(run.hashes[start:]):
+            del self.where[block]
+        if start:
+            run.hashes, run.names = run.hashes[:start], run.names[:start]
+            self._disturbed.append(run)
+        elif run.parent is not None:
+            del run.parent.children[run.first]
+            self._disturbed.append(run.parent)
+            run.parent = None
+
     def settle(self) -> None:
         """Restore the coarse form around all runs that were carved, cut or grown: first drop, then join."""
         if not self._disturbed:
             return
-        survivors = [self._drop_dead_end(run) for run in self._disturbed]
-        self._disturbed.clear()
-        for run in survivors:
+        disturbed, self._disturbed = self._disturbed, []
+        for number, run in enumerate(disturbed):
+            if not run.children and run.parent is not None and run.idle:
+                disturbed[number] = self._drop_dead_end(run)
+        for run in disturbed:
+            if run.parent is None:
+                continue  # the root, or one that has left the tree in the meantime
             joined: Run | None = run
             while joined is not None:
                 run, joined = joined, self._join_only_child(joined)
@@ -144,35 +182,59 @@ class RunTree:
 
         Returns the one; None when they stay two, or `run` is the root or has left the tree in the meantime.
         """
-        if run.parent is None or len(run.children) != 1:
+        if len(run.children) != 1 or run.parent is None:
             return None
         (child,) = run.children.values()
         if not self.joins(run, child):
             return None
-        run.warm_s = child.warm_s = max(run.warm_s, child.warm_s)
-        if child.blocks > run.blocks:
+        if run.warm_s != child.warm_s:
+            run.warm_s = child.warm_s = max(run.warm_s, child.warm_s)
+        if len(child.hashes) > len(run.hashes):
             run.parent.children[run.first] = child
             child.hashes, child.parent, run.parent = run.hashes + child.hashes, run.parent, None
+            child.names = run.names + child.names
             self.where.update(dict.fromkeys(unpack(run.hashes), child))
             return child
         run.hashes += child.hashes
+        run.names += child.names
         run.children, child.parent = child.children, None
         self._own(run, child.hashes)
         return run
 
-    def _cut(self, run: Run, at: int) -> Run:
-        """Split a run at an offset inside it; the tail is the new run."""
-        tail = run.sprout(run.hashes[at:], run)
-        tail.children = run.children
-        run.hashes, run.children = run.hashes[:at], {tail.first: tail}
-        self._own(tail, tail.hashes)
-        self._disturbed += (run, tail)
-        return tail
+    def _cut(self, run: Run, at: int) -> tuple[Run, Run]:
+        """Split a run at an offset inside it; the new run is the shorter part. Returns both parts."""
+        parent = run.parent
+        if 2 * at < len(run.hashes) and parent is not None:
+            head, tail = run.sprout(run.hashes[:at], run.names[:at], parent), run
+            parent.children[run.first] = head
+            tail.hashes, tail.names, tail.parent = run.hashes[at:], run.names[at:], head
+            head.children = {tail.first: tail}
+            self.where.update(dict.fromkeys(unpack(head.hashes), head))
+        else:
+            head, tail = run, run.sprout(run.hashes[at:], run.names[at:], run)
+            tail.children = run.children
+            head.hashes, head.names, head.children = run.hashes[:at], run.names[:at], {tail.first: tail}
+            self._own(tail, tail.hashes)
+        self._disturbed += (head, tail)
+        return head, tail
 
     def _own(self, run: Run, hashes: bytes) -> None:
         self.where.update(dict.fromkeys(unpack(hashes), run))
         for child in run.children.values():
             child.parent = run
+
+
+def common_end_bytes(ours: bytes, theirs: bytes) -> int:
+    """The length of the common end of two packed chains, in whole blocks."""
+    most = min(len(ours), len(theirs))
+    if ours[len(ours) - most :] == theirs[len(theirs) - most :]:
+        return most
+    low, high = 0, most // HASH_BYTES
+    while low < high:
+        middle = (low + high + 1) // 2
+        size = middle * HASH_BYTES
+        low, high = (middle, high) if ours[-size:] == theirs[-size:] else (low, middle - 1)
+    return low * HASH_BYTES
 
 
 def _common_bytes(ours: bytes, theirs: bytes) -> int:
