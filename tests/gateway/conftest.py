@@ -18,7 +18,8 @@ from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Action, Leg, Plan
 from vicinal.gateway.app import Gateway, Served, Watchers
 from vicinal.gateway.limits import Limits
-from vicinal.gateway.parse import ServedModel, TrustedHeaders
+from vicinal.gateway.parse import TrustedHeaders
+from vicinal.gateway.prompt_reader import ServedModel
 
 WAIT_S = 10.0
 PARAMS = b'{"do_remote_prefill": true,  "remote_block_ids": [[1,2]], "remote_engine_id":"p"}'

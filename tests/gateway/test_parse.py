@@ -5,24 +5,31 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vicinal.cluster.output_lengths import PRIOR_TOKENS, OutputLengths
 from vicinal.domain.request import BATCH, INTERACTIVE
 from vicinal.engines.kv_events import extra_key_bytes
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
-from vicinal.gateway.parse import RequestParser, ServedModel, TrustedHeaders
+from vicinal.gateway.matching import Matching
+from vicinal.gateway.parse import RequestParser, TrustedHeaders
+from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.kvindex.hashing import chain
 from vicinal.tokenizer.errors import ChatError
+from vicinal.tokenizer.kinds import PromptKind
 
 
 class Letters:
     """A tokenizer with one token per character; a chat is its contents, each after its role's first letter."""
 
-    def encode(self, text: str) -> list[int]:
-        return [ord(c) for c in text]
+    def encode(self, text: str, *, add_special_tokens=True) -> list[int]:
+        return [ord(c) for c in text] if add_special_tokens else [ord(c) for c in text if c != "^"]
 
-    def encode_chat(self, messages, tools=None, add_generation_prompt=True, arguments=None) -> list[int]:
+    def encode_chat(
+        self, messages, tools=None, add_generation_prompt=True, arguments=None, *, add_special_tokens=False
+    ) -> list[int]:
         if messages[0]["role"] == "odd":
             raise ChatError("roles must alternate", "messages[0].role")
         text = "".join(m["role"][0] + str(m["content"]) for m in messages)
@@ -36,7 +43,8 @@ class Bench:
         self.counters = GatewayCounters()
         self.lengths = OutputLengths()
         models = [ServedModel("m", 4, 20, tokenizer)]
-        self.parser = RequestParser(models, self.lengths, self.counters, trusted)
+        self.matching = Matching()
+        self.parser = RequestParser(models, self.lengths, self.counters, trusted, self.matching)
 
     def completion(self, body: Any, headers: Any = None):
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
@@ -95,7 +103,7 @@ def test_a_cache_salt_names_other_blocks() -> None:
 def test_without_a_tokenizer_text_is_estimated_and_that_is_counted() -> None:
     bench = Bench()
     request = bench.completion({"model": "m", "prompt": "äbc" * 4}).request
-    assert (request.prompt_tokens, request.block_hashes) == (4, b"")
+    assert (request.prompt_tokens, request.exact, request.inferred_only) == (4, False, True)
     chat = {"model": "m", "messages": [{"role": "user", "content": "x" * 200}]}
     assert bench.chat(chat).request.prompt_tokens > 20  # an estimate refuses nobody
     assert bench.counters.estimated_prompts == 2
@@ -121,11 +129,125 @@ def test_chats_are_rendered_with_all_that_shapes_them() -> None:
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
     ],
 )
-def test_what_only_the_engine_can_render_gets_no_hashes(special) -> None:
+def test_what_only_the_engine_can_render_is_matched_by_its_text(special) -> None:
     bench = Bench(Letters())
     chat = {"model": "m", "messages": [{"role": "user", "content": "abcdefgh"}]} | special
-    assert bench.chat(chat).request.block_hashes == b""
+    parsed = bench.chat(chat)
+    assert (parsed.request.exact, parsed.request.inferred_only, parsed.tokenised) == (False, True, None)
     assert bench.counters.estimated_prompts == 1
+    if special != {"continue_final_message": True}:
+        assert set(split(parsed.request.block_hashes)).isdisjoint(split(bench.chat(BY_TEXT).request.block_hashes))
+
+
+BY_TEXT = {"model": "m", "messages": [{"role": "user", "content": "abcdefgh"}], "continue_final_message": True}
+
+
+def split(packed: bytes) -> list[bytes]:
+    return [packed[at : at + 8] for at in range(0, len(packed), 8)]
+
+
+TURNS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "role": st.sampled_from(["user", "assistant", "tool"]),
+            "content": st.none()
+            | st.text(max_size=40)
+            | st.lists(
+                st.text(max_size=10).map(lambda text: {"type": "text", "text": text})
+                | st.text(max_size=10).map(lambda url: {"type": "image_url", "image_url": {"url": url}}),
+                max_size=3,
+            ),
+        },
+        optional={"tool_call_id": st.text(max_size=5)},
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(turns=TURNS, more=TURNS)
+def test_a_longer_conversation_continues_the_hashes_of_a_shorter_one(turns: list, more: list) -> None:
+    bench = Bench()
+    shorter, longer = ({"model": "m", "messages": messages} for messages in (turns, turns + more))
+    start, whole = (bench.chat(chat).request.block_hashes for chat in (shorter, longer))
+    assert whole.startswith(start)
+    swapped = [{**turns[0], "role": "other"}, *turns[1:], *more]
+    changed = bench.chat({"model": "m", "messages": swapped}).request.block_hashes
+    assert changed[-8:] != whole[-8:]
+
+
+@given(words=st.text(min_size=8, max_size=60))
+def test_hashes_of_text_are_no_hashes_of_tokens(words: str) -> None:
+    """Even where the text's bytes are exactly the bytes of some token ids."""
+    raw = words.encode("utf-8", "surrogatepass")
+    as_ids = list(array("I", raw[: len(raw) // 4 * 4]))
+    by_text = Bench().completion({"model": "m", "prompt": words}).request
+    assert by_text.blocks == len(raw) // 16
+    assert set(split(by_text.block_hashes)).isdisjoint(split(hashes(as_ids)))
+    assert by_text.prompt_tokens >= by_text.blocks * by_text.block_tokens
+
+
+def test_what_is_no_text_counts_by_its_content_not_by_its_length() -> None:
+    def chat(url: str) -> Any:
+        parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "what is this? " * 5}]
+        return Bench().chat({"model": "m", "messages": [{"role": "user", "content": parts}]}).request
+
+    small, large, other = (chat("data:" + data) for data in ("x", "x" * 100_000, "y"))
+    assert small.prompt_tokens == large.prompt_tokens
+    assert chat("data:x").block_hashes == small.block_hashes
+    assert len({small.block_hashes, large.block_hashes, other.block_hashes}) == 3
+
+
+def test_a_kind_that_engines_tokenise_differently_is_matched_by_text_until_they_agree() -> None:
+    bench = Bench(Letters())
+    chat = {"model": "m", "messages": [{"role": "user", "content": "abcdef"}]}
+    with_tools = chat | {"tools": [{}]}
+    by_tokens = bench.chat(chat).request.block_hashes
+    assert bench.matching.use_text("m", PromptKind.CHAT, "another template")
+    assert not bench.matching.use_text("m", PromptKind.CHAT, "another template")
+    request = bench.chat(chat).request
+    assert request.inferred_only
+    assert set(split(request.block_hashes)).isdisjoint(split(by_tokens))
+    assert not bench.chat(with_tools).request.inferred_only
+    assert not bench.completion({"model": "m", "prompt": "abcdef"}).request.inferred_only
+    assert not bench.completion({"model": "m", "prompt": [1, 2, 3, 4]}).request.inferred_only
+    assert bench.matching.state("m")["chat"] == "text: another template"
+    assert bench.matching.use_tokens("m", PromptKind.CHAT)
+    assert bench.chat(chat).request.block_hashes == by_tokens
+    assert bench.matching.state("m") == {"plain": "tokens", "chat": "tokens", "chat_with_tools": "tokens"}
+
+
+def test_special_tokens_follow_the_clients_wish() -> None:
+    bench = Bench(Letters())
+    count = {
+        wish: bench.completion({"model": "m", "prompt": "^abc"} | wish_body).request.prompt_tokens
+        for wish, wish_body in (("default", {}), ("no", {"add_special_tokens": False}))
+    }
+    assert count == {"default": 4, "no": 3}
+
+
+def test_a_prompt_that_the_engine_truncates_is_not_known() -> None:
+    bench = Bench(Letters())
+    request = bench.completion({"model": "m", "prompt": "abcdefgh", "truncate_prompt_tokens": 4}).request
+    assert (request.exact, request.block_hashes) == (False, b"")
+    assert not bench.chat(CHAT | {"truncate_prompt_tokens": 4}).request.exact
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"messages": [{"role": "user", "content": "x"}]}, PromptKind.CHAT),
+        ({"messages": [{"role": "user", "content": "x"}], "tools": [{}]}, PromptKind.TOOLS),
+        ({"prompt": "x"}, PromptKind.PLAIN),
+        ({"prompt": ["x"]}, PromptKind.PLAIN),
+        ({"prompt": ["x", "y"]}, None),
+        ({"prompt": [1]}, None),
+    ],
+)
+def test_the_kind_of_what_was_tokenised_here_is_told(body: dict, kind: PromptKind | None) -> None:
+    bench = Bench(Letters())
+    parsed = (bench.chat if "messages" in body else bench.completion)({"model": "m"} | body)
+    assert parsed.tokenised is kind
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,45 @@ def test_arguments_of_tool_calls_are_objects() -> None:
     assert call["function"]["arguments"] == '{"x": [1]}'
 
 
+@pytest.mark.parametrize("arguments", ["{", "[1]", "", None, 3, "[" * 100_000])
+def test_a_models_bad_call_does_not_end_the_conversation(arguments: object) -> None:
+    """As in vLLM 0.32: what is no JSON object is an empty one."""
+    messages = [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}]
+    assert render("{{ messages[0].tool_calls[0].function.arguments }}", messages) == "{}"
+    assert render("{{ messages[0].tool_calls is defined }}", [{"role": "assistant", "tool_calls": []}]) == "False"
+
+
+WEATHER = {"parameters": {"type": "object"}, "name": "weather", "strict": None, "x-own": 1}
+
+
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        (
+            {"function": WEATHER, "type": "function", "x-own": 1},
+            '{"name": "weather", "description": null, "parameters": {"type": "object"}}',
+        ),
+        (
+            {"type": "function", "function": {"name": "f", "strict": True, "description": "天气"}},
+            '{"name": "f", "description": "天气", "parameters": null, "strict": true}',
+        ),
+    ],
+)
+def test_tools_are_told_as_vllm_writes_them(tool: dict, told: str) -> None:
+    """Fields in the order of vLLM's request model, absent ones as null, unknown ones left out."""
+    template = ChatTemplate("{{ tools[0] | tojson }}", {}, datetime.now)
+    tokenizer = Tokenizer(None, {"default": template}, frozenset())  # type: ignore[arg-type]
+    assert tokenizer.render_chat(HELLO, [tool]) == f'{{"type": "function", "function": {told}}}'
+
+
+@pytest.mark.parametrize("tool", [{}, {"type": "function"}, {"function": {}}, {"function": {"name": 3}}])
+def test_a_tool_without_a_name_is_the_clients_fault(tool: dict) -> None:
+    tokenizer = Tokenizer(None, {"default": ChatTemplate("x", {}, datetime.now)}, frozenset())  # type: ignore[arg-type]
+    with pytest.raises(ChatError) as refused:
+        tokenizer.render_chat(HELLO, [tool])
+    assert refused.value.param == "tools[0].function"
+
+
 @pytest.mark.parametrize(
     ("message", "param"),
     [
@@ -94,10 +133,6 @@ def test_arguments_of_tool_calls_are_objects() -> None:
         ({"role": "user", "content": 3}, "messages[0].content"),
         ({"role": "user", "content": [{"type": "image_url"}]}, "messages[0].content[0]"),
         ({"role": "assistant", "tool_calls": [{}]}, "messages[0].tool_calls[0].function"),
-        (
-            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]},
-            "messages[0].tool_calls[0].function.arguments",
-        ),
     ],
 )
 def test_a_message_that_is_none_names_the_field(message, param: str) -> None:
@@ -119,7 +154,7 @@ def test_where_templates_and_special_tokens_come_from(tmp_path: Path) -> None:
     settings = {"bos_token": {"content": "<|bos|>", "special": True}, "chat_template": named}
     tokenizer = written(tmp_path, settings)
     assert tokenizer.render_chat(HELLO) == "plain <|bos|>"
-    assert tokenizer.render_chat(HELLO, tools=[{"type": "function"}]) == "tools"
+    assert tokenizer.render_chat(HELLO, tools=[{"type": "function", "function": {"name": "f"}}]) == "tools"
     assert written(tmp_path, settings, own="of its own").render_chat(HELLO) == "of its own"
 
 

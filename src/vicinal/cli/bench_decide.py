@@ -21,7 +21,8 @@ from vicinal.domain.decision import Decision
 from vicinal.domain.effects import Record
 from vicinal.domain.ids import RequestId
 from vicinal.gateway.counters import GatewayCounters
-from vicinal.gateway.parse import RequestParser, ServedModel
+from vicinal.gateway.parse import RequestParser
+from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.kvindex.hashing import chain
 from vicinal.kvindex.index import BlockIndex
 from vicinal.observe.encode import encode_decision

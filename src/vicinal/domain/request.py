@@ -39,7 +39,9 @@ class Request:
     """One request to be placed.
 
     `block_hashes` is the chain of vicinal's hashes of the prompt's *full* blocks, packed 8 bytes each, little-endian,
-    root first (kvindex/hashing.py). It is empty when nothing may be known of the prompt.
+    root first (kvindex/hashing.py). It is empty when nothing may be known of the prompt. With `inferred_only` they are
+    of stretches of its text (gateway/text_hashes.py): engines never say those in events, so who has them is inferred
+    from what was sent where. `prompt_tokens` is an estimate unless `exact`.
     `expected_output_tokens` is a prediction; `max_output_tokens` is what the client allows.
     `splittable` is False when one engine must do both phases (for example n > 1).
     A request with `copy_to` is a copy: nobody wants its answer, it leaves the prompt's KV at that endpoint.
@@ -58,6 +60,8 @@ class Request:
     streamed: bool = False
     splittable: bool = True
     copy_to: EndpointId | None = None
+    exact: bool = True
+    inferred_only: bool = False
 
     @property
     def blocks(self) -> int:

@@ -20,7 +20,8 @@ from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.driver import CoreDriver, Scheduler
 from vicinal.gateway.http_server import HttpServer
 from vicinal.gateway.limits import Limits
-from vicinal.gateway.parse import RequestParser, ServedModel, TrustedHeaders
+from vicinal.gateway.parse import RequestParser, TrustedHeaders
+from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.relay import Relay
 from vicinal.gateway.routes import Routes
 from vicinal.gateway.upstream import UpstreamPool

@@ -36,6 +36,8 @@ class CommonBody(msgspec.Struct, kw_only=True):
     prompt_logprobs: int | None = None
     ignore_eos: bool | None = None
     cache_salt: str | None = None
+    add_special_tokens: bool | None = None
+    truncate_prompt_tokens: int | None = None
     kv_transfer_params: Any = None
 
     @property
@@ -67,7 +69,7 @@ class ChatBody(CommonBody, kw_only=True):
     @property
     def renders_plainly(self) -> bool:
         """The model's own template makes the prompt from messages, tools and `chat_template_kwargs` alone."""
-        special = (self.chat_template, self.documents, self.reasoning_effort)
+        special = (self.chat_template, self.documents, self.reasoning_effort, self.truncate_prompt_tokens)
         return all(value is None for value in special) and not self.continue_final_message
 
 

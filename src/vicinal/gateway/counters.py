@@ -7,7 +7,9 @@ from dataclasses import dataclass
 class GatewayCounters:
     """Totals since the start.
 
-    `estimated_prompts` had no exact token count (no tokenizer, or a form it cannot render): no KV awareness for them.
+    `estimated_prompts` had no exact token count (no tokenizer, one that differs from the engines', or a form that it
+    cannot render): they are matched by their text. `token_counts_differ` are answers whose engine counted other prompt
+    tokens than we did.
     `handoffs_missing` are prefill legs cut by length without params: decode recomputes. `stale_retries` are requests
     sent again because an engine had closed an idle connection.
     """
@@ -15,6 +17,7 @@ class GatewayCounters:
     requests: int = 0
     refused: int = 0
     estimated_prompts: int = 0
+    token_counts_differ: int = 0
     clients_gone: int = 0
     legs_failed: int = 0
     handoffs: int = 0

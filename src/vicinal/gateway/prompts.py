@@ -24,8 +24,8 @@ Prompt = str | list[int]
 class Tokenizer(Protocol):
     """What the gateway needs of a model's tokenizer (vicinal.tokenizer)."""
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of `text`, with the special tokens that an engine adds to a plain prompt."""
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of `text`, as a rule with the special tokens that an engine adds to a plain prompt."""
         ...
 
     def encode_chat(
@@ -34,6 +34,8 @@ class Tokenizer(Protocol):
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         arguments: Mapping[str, Any] | None = None,
+        *,
+        add_special_tokens: bool = False,
     ) -> list[int]:
         """Token ids of the chat as the model's template renders it. Raises ChatError when they do not fit it."""
         ...

@@ -8,7 +8,8 @@ from vicinal.domain.ids import RequestId
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError, error_body
 from vicinal.gateway.http_message import JSON, HttpRequest
-from vicinal.gateway.parse import RequestParser, ServedModel
+from vicinal.gateway.parse import RequestParser
+from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.relay import Relay
 from vicinal.gateway.responder import Responder
 

@@ -2,7 +2,9 @@
 
 - A content of parts becomes one text with a line break between parts. A template that walks over parts by itself
   ("openai" form) gets parts instead, and a plain text becomes one part.
-- A content of null is an empty text. The arguments of an assistant's tool call are an object, not JSON text.
+- A content of null is an empty text. The arguments of an assistant's tool call are an object, not JSON text; where they
+  are no JSON object they are an empty one, because a conversation must be able to go on after a model's bad call.
+- A tool has vLLM's fields in vLLM's order, absent ones as null: that is what its request model writes.
 """
 
 import json
@@ -17,6 +19,24 @@ def normalised(messages: Sequence[Mapping[str, Any]], *, as_parts: bool) -> list
     return [_message(message, f"messages[{at}]", as_parts) for at, message in enumerate(messages)]
 
 
+def normalised_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Copies of `tools` as a template gets them. Raises ChatError naming the tool at fault."""
+    return [_tool(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
+
+
+def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
+    function = tool.get("function")
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise ChatError(f"{where}.function must be an object with a name", f"{where}.function")
+    copy = {name: function.get(name) for name in ("name", "description", "parameters")}
+    copy |= {name: function[name] for name in ("strict", "defer_loading") if function.get(name) is not None}
+    deferred = tool.get("defer_loading")
+    if deferred is None:
+        return {"type": "function", "function": copy}
+    copy.setdefault("defer_loading", deferred)
+    return {"type": "function", "function": copy, "defer_loading": deferred}
+
+
 def _message(message: Mapping[str, Any], where: str, as_parts: bool) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise ChatError(f"{where} must be an object", where)
@@ -27,6 +47,8 @@ def _message(message: Mapping[str, Any], where: str, as_parts: bool) -> dict[str
     copy["content"] = [{"type": "text", "text": text} for text in texts] if as_parts else "\n".join(texts)
     if calls := message.get("tool_calls"):
         copy["tool_calls"] = _tool_calls(calls, f"{where}.tool_calls")
+    elif "tool_calls" in copy:
+        del copy["tool_calls"]
     return copy
 
 
@@ -56,13 +78,14 @@ def _tool_calls(calls: Any, where: str) -> list[dict[str, Any]]:
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
             raise ChatError(f"{where}[{at}].function must be an object", f"{where}[{at}].function")
-        arguments = function.get("arguments")
-        if isinstance(arguments, str):
-            try:
-                arguments = json.loads(arguments) if arguments else {}
-            except ValueError:
-                raise ChatError(
-                    f"{where}[{at}].function.arguments is not JSON", f"{where}[{at}].function.arguments"
-                ) from None
-        copies.append({**call, "function": {**function, "arguments": arguments}})
+        copies.append({**call, "function": {**function, "arguments": _arguments(function.get("arguments"))}})
     return copies
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            return {}
+    return given if isinstance(given, dict) else {}

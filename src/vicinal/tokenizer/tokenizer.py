@@ -15,6 +15,7 @@ import msgspec
 
 from vicinal.tokenizer.backend import Backend, open_backend
 from vicinal.tokenizer.errors import ChatError, TokenizerError
+from vicinal.tokenizer.messages import normalised_tools
 from vicinal.tokenizer.template import ChatTemplate
 
 
@@ -64,10 +65,12 @@ class Tokenizer:
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         arguments: Mapping[str, Any] | None = None,
+        *,
+        add_special_tokens: bool = False,
     ) -> list[int]:
-        """Token ids of a chat: `render_chat`, with its special tokens as ids and none added."""
+        """Token ids of a chat: `render_chat`, with its special tokens as ids and, as a rule, none added."""
         return self.encode(
-            self.render_chat(messages, tools, add_generation_prompt, arguments), add_special_tokens=False
+            self.render_chat(messages, tools, add_generation_prompt, arguments), add_special_tokens=add_special_tokens
         )
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
@@ -88,7 +91,8 @@ class Tokenizer:
         template = self.templates.get("tool_use" if tools else "default") or self.templates.get("default")
         if template is None:
             raise ChatError("this model has no chat template; use /v1/completions", "model")
-        return template.render(messages, tools, add_generation_prompt, arguments or {})
+        told = None if tools is None else normalised_tools(tools)
+        return template.render(messages, told, add_generation_prompt, arguments or {})
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -27,7 +27,8 @@ from vicinal.gateway.app import Gateway, Served, Watchers
 from vicinal.gateway.feeds.kv_events import KvEventFeed
 from vicinal.gateway.feeds.scrapes import MetricScraper
 from vicinal.gateway.limits import Limits
-from vicinal.gateway.parse import ServedModel, TrustedHeaders
+from vicinal.gateway.parse import TrustedHeaders
+from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.observe.metrics import Metrics
 from vicinal.observe.records import DecisionLog
 from vicinal.tokenizer.tokenizer import Tokenizer
