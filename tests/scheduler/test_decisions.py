@@ -135,6 +135,7 @@ def test_the_age_of_every_input_is_said() -> None:
         "decode_report": 3.5,
         "prefill_blocks": None,
         "decode_blocks": 0.5,
+        "prompt": 0.0,
     }
 
 
@@ -145,6 +146,18 @@ def test_what_an_endpoint_without_events_holds_is_said_to_be_inferred() -> None:
     sources = {age.name: age.source for age in decide(play).inputs}
     assert sources["prefill_blocks"] == "own dispatches"
     assert sources["decode_blocks"] == "engine events"
+    assert sources["prompt"] == "tokens"
+
+
+@pytest.mark.mission("C2")
+def test_a_prompt_matched_by_its_text_says_so() -> None:
+    play = Play(racks(1, 1, 1, events_url="tcp://somewhere:1"))
+    play.arrive(request("first", 4096, inferred_only=True, exact=False))
+    again = request("second", 4096, inferred_only=True, exact=False, block_hashes=request("first", 4096).block_hashes)
+    decision = only(Record, play.arrive(again)).decision
+    sources = {age.name: age.source for age in decision.inputs}
+    assert (sources["prefill_blocks"], sources["prompt"]) == ("text of own dispatches", "estimate")
+    assert decision.chosen.plan.cached_tokens == 4080
 
 
 def test_the_decode_decision_repeats_no_workload() -> None:

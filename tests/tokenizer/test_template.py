@@ -94,6 +94,15 @@ def test_a_models_bad_call_does_not_end_the_conversation(arguments: object) -> N
     assert render("{{ messages[0].tool_calls is defined }}", [{"role": "assistant", "tool_calls": []}]) == "False"
 
 
+def test_a_call_is_told_in_the_order_of_vllms_request_model() -> None:
+    """As seen from vLLM 0.32's /tokenize."""
+    call = {"type": "function", "x": 1, "id": "1", "function": {"name": "f", "arguments": '{"b": 1, "a": 2}'}}
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    assert render("{{ messages[0].tool_calls | tojson }}", messages) == (
+        '[{"id": "1", "function": {"arguments": {"b": 1, "a": 2}, "name": "f"}, "type": "function"}]'
+    )
+
+
 WEATHER = {"parameters": {"type": "object"}, "name": "weather", "strict": None, "x-own": 1}
 
 

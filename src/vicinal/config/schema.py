@@ -55,7 +55,7 @@ class Model(Struct, frozen=True, kw_only=True):
         str,
         Meta(
             description="Folder with `tokenizer.json` and `tokenizer_config.json`, from the working directory; `tiny` "
-            "is the packaged one, and empty means none: then only token-id prompts have known prefixes."
+            "is the packaged one, and empty means none: prompts that are not token ids are matched by text (tokens.md)."
         ),
     ] = ""
 

@@ -20,6 +20,7 @@ from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.driver import CoreDriver, Scheduler
 from vicinal.gateway.http_server import HttpServer
 from vicinal.gateway.limits import Limits
+from vicinal.gateway.matching import Matching
 from vicinal.gateway.parse import RequestParser, TrustedHeaders
 from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.relay import Relay
@@ -54,7 +55,8 @@ class Served:
 class Gateway:
     """One core behind one address. Make it inside a running event loop.
 
-    `driver` is where feeds post what they hear from engines; `counters` and `lengths` can be read at any time.
+    `driver` is where feeds post what they hear from engines; `counters` and `lengths` can be read at any time;
+    `matching` is told by what kinds of prompts are matched.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Gateway:
         self.limits = limits or Limits()
         self.counters = GatewayCounters()
         self.lengths = OutputLengths()
+        self.matching = Matching()
         watchers = watchers or Watchers()
         self._directory = EndpointDirectory(served.endpoints)
         self._pool = UpstreamPool(self.limits, self.counters)
@@ -83,7 +86,7 @@ class Gateway:
             capture=watchers.capture,
         )
         self.relay.connect(self.driver)
-        parser = RequestParser(served.models, self.lengths, self.counters, served.trusted)
+        parser = RequestParser(served.models, self.lengths, self.counters, served.trusted, self.matching)
         self.copier = Copier(self.relay, parser)
         routes = Routes(
             self.relay, parser, self.counters, watchers.exposition, lambda: not self._server.stopping, int(time.time())

@@ -23,6 +23,7 @@ from vicinal.engines.errors import EngineError
 from vicinal.gateway.as_stream import as_stream
 from vicinal.gateway.attempt import AttemptLegs, Roads, id_line
 from vicinal.gateway.counters import GatewayCounters
+from vicinal.gateway.drift import PromptCounts
 from vicinal.gateway.errors import error_body, error_event, outcome_body, outcome_headers
 from vicinal.gateway.http_message import EVENT_STREAM, JSON
 from vicinal.gateway.legs import HeldLeg, StreamLeg
@@ -41,6 +42,7 @@ class Surroundings(Roads, Protocol):
 
     counters: GatewayCounters
     lengths: OutputLengths
+    prompt_counts: PromptCounts
 
     @property
     def link(self) -> CoreLink: ...
@@ -131,6 +133,7 @@ class Exchange:
         tokens = usage.completion_tokens
         if tokens is None:
             tokens = leg.tally.tokens(chat=self._parsed.chat)
+        self._shared.prompt_counts.compare(self._parsed, usage.prompt_tokens)
         self._finished(leg, tokens, usage.cached_tokens)
 
     def answered(self, leg: HeldLeg, status: int, content_type: bytes, body: bytes) -> None:
@@ -142,6 +145,7 @@ class Exchange:
             self._end()
             self._respond(status, content_type, body)
             usage = whole_usage(body)
+            self._shared.prompt_counts.compare(self._parsed, usage.prompt_tokens)
             self._finished(leg, usage.completion_tokens, usage.cached_tokens)
 
     def refused_in_stream(self, leg: HeldLeg, error: EngineError) -> None:
@@ -168,6 +172,7 @@ class Exchange:
         if answer.finish_reason in _NO_ANSWER:
             self.leg_failed(leg, f"the engine ended the prefill leg with {answer.finish_reason!r}")
             return
+        self._shared.prompt_counts.compare(self._parsed, answer.usage.prompt_tokens)
         concurrent = leg.prefill.concurrent
         cut_short = answer.finish_reason == "length" and self._parsed.request.max_output_tokens > 1
         nothing_follows = answer.ended if concurrent else answer.hand_over is None and not cut_short

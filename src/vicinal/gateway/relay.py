@@ -11,6 +11,7 @@ from vicinal.domain.events import RequestArrived
 from vicinal.domain.ids import RequestId
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import EndpointDirectory
+from vicinal.gateway.drift import PromptCounts
 from vicinal.gateway.engine_ids import EngineIds
 from vicinal.gateway.exchange import Exchange
 from vicinal.gateway.limits import Limits
@@ -40,6 +41,7 @@ class Relay:
         self.counters = counters
         self.lengths = lengths
         self.limits = limits
+        self.prompt_counts = PromptCounts(counters)
         self._link: CoreLink | None = None
         self._exchanges: dict[RequestId, Exchange] = {}
         self._prefix = secrets.token_hex(6)

@@ -123,7 +123,7 @@ class Describer:
             "counterfactuals": tuple([(name, rows[place]) for name, place in named]),
             "pairs_considered": table.rows_usable,
             "verdicts": made.out.verdicts(),
-            "inputs": self._inputs(view, prefill_slot, decode_slot),
+            "inputs": self._inputs(request, view, prefill_slot, decode_slot),
             "worker_queue_length": float(view.prefill_count[prefill_slot] + view.foreign_requests[prefill_slot]),
             "gpu_hbm_available_tokens": int(free_tokens),
             "cache_location": self._holder(match.expected),
@@ -182,17 +182,20 @@ class Describer:
             0 if source == target else request.prompt_tokens - held,
         )
 
-    def _inputs(self, view: View, prefill_slot: int, decode_slot: int) -> tuple[InputAge, ...]:
+    def _inputs(self, request: Request, view: View, prefill_slot: int, decode_slot: int) -> tuple[InputAge, ...]:
         return (
             InputAge("ledger", "own dispatches", 0.0),
             _report(view, "prefill_report", prefill_slot),
             _report(view, "decode_report", decode_slot),
-            self._blocks("prefill_blocks", view, prefill_slot),
-            self._blocks("decode_blocks", view, decode_slot),
+            self._blocks("prefill_blocks", request, view, prefill_slot),
+            self._blocks("decode_blocks", request, view, decode_slot),
+            InputAge("prompt", "tokens" if request.exact else "estimate", 0.0),
         )
 
-    def _blocks(self, name: str, view: View, slot: int) -> InputAge:
-        """What an endpoint holds is told by its events; without them it is inferred from what was sent there."""
+    def _blocks(self, name: str, request: Request, view: View, slot: int) -> InputAge:
+        """What an endpoint holds is told by its events; without them, or by text, it is inferred from what we sent."""
+        if request.inferred_only:
+            return InputAge(name, "text of own dispatches", 0.0)
         if self._state.sends_events(slot):
             return InputAge(name, "engine events", _age(view, self._state.events_s[slot]))
         return InputAge(name, "own dispatches", 0.0)

@@ -67,7 +67,7 @@ class SelfCheck:
             return
         if tracked.reuse is Reuse.LATE_EVENTS and not self._knows_reused(tracked, promise):
             tracked.reuse = Reuse.UNEXPLAINED
-        hashes = tracked.request.block_hashes
+        hashes = b"" if tracked.request.inferred_only else tracked.request.block_hashes
         if hashes and promise.slot not in self._probes and self._sends_events(promise.slot):
             decided_s = tracked.dispatched_s if tracked.dispatched_s is not None else now
             self._probes[promise.slot] = _Probe(hashes, promise.losses_from, decided_s, now)
@@ -111,7 +111,7 @@ class SelfCheck:
             return Reuse.ENGINE_SILENT
         if reused == promise.cached_tokens:
             return Reuse.EXACT
-        if not self._sends_events(promise.slot):
+        if request.inferred_only or not self._sends_events(promise.slot):
             return Reuse.INFERRED
         if reused > promise.cached_tokens:
             return Reuse.STORED_MEANWHILE if self._knows_reused(tracked, promise) else Reuse.LATE_EVENTS
@@ -133,6 +133,8 @@ class SelfCheck:
         if endpoint.dialect == "vllm" and reused:
             odd = bool(reused % endpoint.block_tokens)
             found += add(endpoint.id, Suspicion.BLOCK_SIZE, odd, reused)
+        if tracked.request.inferred_only:
+            return found
         if promise.ready_blocks and not self._sends_events(promise.slot):
             found += add(endpoint.id, Suspicion.NO_REUSE, not reused)
         elif promise.ready_blocks and cause in (Reuse.EXACT, Reuse.UNEXPLAINED):

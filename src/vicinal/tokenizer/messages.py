@@ -4,7 +4,8 @@
   ("openai" form) gets parts instead, and a plain text becomes one part.
 - A content of null is an empty text. The arguments of an assistant's tool call are an object, not JSON text; where they
   are no JSON object they are an empty one, because a conversation must be able to go on after a model's bad call.
-- A tool has vLLM's fields in vLLM's order, absent ones as null: that is what its request model writes.
+- A tool, and a call of one, has vLLM's fields in vLLM's order, because templates write them out as JSON: that is what
+  its request model makes of them. What a tool does not say is null, what a call does not say is left out.
 """
 
 import json
@@ -78,7 +79,9 @@ def _tool_calls(calls: Any, where: str) -> list[dict[str, Any]]:
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
             raise ChatError(f"{where}[{at}].function must be an object", f"{where}[{at}].function")
-        copies.append({**call, "function": {**function, "arguments": _arguments(function.get("arguments"))}})
+        told = {"arguments": _arguments(function.get("arguments")), "name": function.get("name")}
+        known = {"id": call.get("id"), "function": told, "type": call.get("type")}
+        copies.append({name: value for name, value in known.items() if value is not None})
     return copies
 
 

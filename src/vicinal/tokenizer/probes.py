@@ -30,6 +30,7 @@ _WEATHER = {
 }
 # As clients send them too: keys in another order, and no description.
 _CLOCK = {"function": {"parameters": {"type": "object", "properties": {}}, "name": "clock"}, "type": "function"}
+_CALL = {"type": "function", "id": "c1", "function": {"name": "weather", "arguments": '{"days": 2, "city": "北京"}'}}
 
 
 class Tokenizer(Protocol):
@@ -74,6 +75,18 @@ PROBES = (
     Probe("several turns", PromptKind.CHAT, {"messages": _chat(" Hi ", "Hello!\n", "再说一遍", "好的。", "Thanks")}),
     Probe("system prompt", PromptKind.CHAT, {"messages": _chat("Hi", system="You are terse.\nAnswer in 中文.")}),
     Probe("tools", PromptKind.TOOLS, {"messages": _chat("Weather in Zürich?"), "tools": [_WEATHER]}),
+    Probe(
+        "a call and its answer",
+        PromptKind.TOOLS,
+        {
+            "messages": [
+                *_chat("Weather?"),
+                {"role": "assistant", "content": None, "tool_calls": [_CALL]},
+                {"role": "tool", "tool_call_id": "c1", "content": '{"sky": "晴"}'},
+            ],
+            "tools": [_WEATHER],
+        },
+    ),
     Probe(
         "tools and system prompt",
         PromptKind.TOOLS,

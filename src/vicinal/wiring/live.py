@@ -29,6 +29,7 @@ from vicinal.gateway.feeds.scrapes import MetricScraper
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.parse import TrustedHeaders
 from vicinal.gateway.prompt_reader import ServedModel
+from vicinal.gateway.tokencheck import TokenCheck
 from vicinal.observe.metrics import Metrics
 from vicinal.observe.records import DecisionLog
 from vicinal.tokenizer.tokenizer import Tokenizer
@@ -83,8 +84,10 @@ class LiveSystem:
         if capture is not None:
             header = CaptureHeader(VERSION, config.scheduler.seed, heartbeat_s, to_toml(config))
             self._capture = CaptureWriter(capture, header)
+        served = _served(config, self.fleet)
+        (self._model,) = served.models
         self.gateway = Gateway(
-            _served(config, self.fleet),
+            served,
             self.scheduler,
             clock,
             _limits(config),
@@ -108,6 +111,7 @@ class LiveSystem:
         self._port = config.server.port
         self._admin_port = config.server.admin_port
         self._session: aiohttp.ClientSession | None = None
+        self._token_check: TokenCheck | None = None
         self._feeds: list[KvEventFeed] = []
         self._scrapers: list[MetricScraper] = []
 
@@ -145,11 +149,18 @@ class LiveSystem:
                 self._feeds.append(feed)
                 self.metrics.follow(endpoint.id, "kv_events", feed.counts)
                 await feed.start()
+        if self._model.tokenizer is not None:
+            check = self._token_check = TokenCheck(self._model, self.gateway.matching, self._session, self._warned)
+            self.gateway.relay.prompt_counts.drifted = check.drifted
+            self.metrics.count("token_check_events", "Engines asked how they tokenise", lambda: check.counts)
+            await check.start(self.fleet)
         return port
 
     async def stop(self) -> None:
         """Let running answers finish, then close everything and write the rest of the record."""
         await self.gateway.stop()
+        if self._token_check is not None:
+            await self._token_check.stop()
         for scraper in self._scrapers:
             await scraper.stop()
         for feed in self._feeds:
@@ -192,6 +203,7 @@ class LiveSystem:
             "held": len(self.scheduler.holding),
             "prefill_price_s_per_s": self.scheduler.cost.posted_price(view),
             "blocks_known": len(state.index),
+            "tokens": {"matched_by": "text: no tokenizer"} if self._token_check is None else self._token_check.state(),
             "endpoints": [
                 {
                     "id": endpoint.id,
