@@ -83,7 +83,7 @@ class LossyWorld(World):
                 await asyncio.sleep(0.05)
 
     def counts(self, name: str) -> int:
-        return sum(feed.counts[name] for feed in self.live.feeds())
+        return sum(feed.counts[name] for feed in self.live.followers.feeds.values())
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,7 @@ from tests.up.test_up import PORTS
 from vicinal.clock import ModelClock
 from vicinal.config.default import default_cluster
 from vicinal.domain.events import TopologyChanged
+from vicinal.domain.ids import EndpointId
 from vicinal.wiring.live import LiveSystem
 
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 29\r\n\r\nvllm:num_requests_running 0.0"
@@ -59,7 +60,7 @@ async def test_engines_that_are_silent_keep_no_other_from_reporting(tmp_path: Pa
     live = LiveSystem(replace(config, endpoint=fleet, scheduler=slow), ModelClock())
     try:
         await live.start()
-        last = live._scrapers[-1]
+        last = live.followers.scrapers[EndpointId("well")]
         async with asyncio.timeout(20.0):
             while not last.counts["reports"] and not last.counts["failures"]:
                 await asyncio.sleep(0.01)

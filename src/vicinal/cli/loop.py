@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import signal
+import sys
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -23,16 +24,27 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     gc.freeze()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
+        try:
+            return runner.run(main)
+        except asyncio.CancelledError:
+            sys.exit("stopped at once: answers under way are cut off")
 
 
 @contextlib.contextmanager
 def stop_on_signal() -> Iterator[asyncio.Event]:
-    """An event that SIGINT and SIGTERM set, so that what runs can end in order."""
+    """An event that SIGINT and SIGTERM set, so that what runs can end in order. A second one cancels the caller."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    caller = asyncio.current_task()
+    assert caller is not None
+
+    def signalled() -> None:
+        if stop.is_set():
+            caller.cancel()
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, signalled)
     try:
         yield stop
     finally:

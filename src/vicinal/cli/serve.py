@@ -1,6 +1,8 @@
 """`vicinal serve`: the gateway over real engines."""
 
+import asyncio
 import os
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,7 @@ from vicinal.clock import ModelClock
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
 from vicinal.wiring.live import LiveSystem
+from vicinal.wiring.reloading import ConfigWatch
 
 
 def serve(
@@ -20,17 +23,27 @@ def serve(
         Path | None, Parameter(help="Write the exact log of events, alarms and seeds to this file.")
     ] = None,
 ) -> None:
-    """Serve an OpenAI-compatible API in front of vLLM engines, and decide for each request where it runs."""
-    run(_serve(load(config, os.environ), capture))
+    """Serve an OpenAI-compatible API in front of LLM engines, and decide for each request where it runs.
+
+    Changes of the file's [[endpoint]] tables, and of the file of places that it names, are taken over while it runs,
+    within two seconds or at SIGHUP; all else needs a restart, and is told. A file that is wrong changes nothing.
+
+    SIGTERM or SIGINT lets answers under way finish; a second one does not.
+    """
+    run(_serve(config, load(config, os.environ), capture))
 
 
-async def _serve(config: Config, capture: Path | None) -> None:
+async def _serve(path: Path, config: Config, capture: Path | None) -> None:
+    watch = ConfigWatch(path, os.environ, config)
     live = LiveSystem(config, ModelClock(), capture)
     with stop_on_signal() as stop:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, watch.ask)
         try:
             await live.start()
             print(f"{config.model.name} at {live.api_url}, {len(live.fleet)} engines", flush=True)
             print(f"metrics and state at {live.admin_url}", flush=True)
+            watch.start(live.take_over)
             await stop.wait()
         finally:
+            await watch.stop()
             await live.stop()

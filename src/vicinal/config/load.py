@@ -9,7 +9,7 @@ from vicinal.config.checks import findings
 from vicinal.config.environment import overlay
 from vicinal.config.fleet import Config
 from vicinal.config.lines import line_of
-from vicinal.config.places import placed
+from vicinal.config.places import READERS, placed
 from vicinal.config.problems import ConfigError, Key, Problem, key_text
 
 
@@ -47,3 +47,14 @@ def parse(text: str, source: str, environ: Mapping[str, str]) -> Config:
     if problems := [Problem(where(key), key_text(key), text) for key, text in findings(config)]:
         raise ConfigError(problems)
     return config
+
+
+def files_of(path: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The files that `load` reads: the configuration, and the file of places that it names. Raises nothing."""
+    try:
+        raw, _ = overlay(tomllib.loads(path.read_text(encoding="utf-8")), environ)
+    except (OSError, ValueError):
+        return (path,)
+    network = raw.get("network", {})
+    named = [network.get(key) for key in READERS] if isinstance(network, Mapping) else []
+    return (path, *(Path(name) for name in named if isinstance(name, str) and name))

@@ -99,9 +99,11 @@ class Gateway:
 
     async def stop(self) -> None:
         """Accept no more, let running answers finish for up to `limits.drain_s`, then close everything."""
-        await self._server.stop(self.limits.drain_s)
-        self.driver.close()
-        await self._pool.close()
+        try:
+            await self._server.stop(self.limits.drain_s)
+        finally:
+            self.driver.close()
+            await self._pool.close()
 
     def replace_endpoints(self, endpoints: Iterable[Endpoint]) -> None:
         """Send to exactly these from now on. Telling the core (`TopologyChanged`) is the caller's part."""

@@ -49,9 +49,11 @@ class HttpServer:
             self._listener.close()
         for connection in list(self._connections):
             connection.stop()
-        await self._closed_within(drain_s)
-        for connection in list(self._connections):
-            connection.abort()
+        try:
+            await self._closed_within(drain_s)
+        finally:
+            for connection in list(self._connections):
+                connection.abort()
         await self._closed_within(self.limits.linger_s)
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -1,5 +1,6 @@
 """The live system of one configuration: gateway, feeds, record, metrics and the operator's address."""
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
@@ -9,32 +10,25 @@ from typing import Any
 
 import aiohttp
 import numpy as np
-import zmq
-import zmq.asyncio
 
 from vicinal.clock import ModelClock
-from vicinal.config.cluster import endpoints, services, tokenizer_folder
+from vicinal.config.cluster import endpoints
 from vicinal.config.fleet import Config
-from vicinal.config.problems import ConfigError, Problem
 from vicinal.config.toml import to_toml
 from vicinal.domain.decision import Decision, Observation
 from vicinal.domain.effects import Warn
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import EndpointReported, Event, TopologyChanged
-from vicinal.domain.ids import ModelId
 from vicinal.gateway.admin import AdminServer
-from vicinal.gateway.app import Gateway, Served, Watchers
-from vicinal.gateway.feeds.kv_events import KvEventFeed
-from vicinal.gateway.feeds.scrapes import MetricScraper
-from vicinal.gateway.limits import Limits
-from vicinal.gateway.parse import TrustedHeaders
-from vicinal.gateway.prompt_reader import ServedModel
+from vicinal.gateway.app import Gateway, Watchers
+from vicinal.gateway.directory import EndpointDirectory
+from vicinal.gateway.feeds.followers import Followers
 from vicinal.gateway.tokencheck import TokenCheck
 from vicinal.observe.metrics import Metrics
 from vicinal.observe.records import DecisionLog
-from vicinal.tokenizer.tokenizer import Tokenizer
 from vicinal.wire.capture import VERSION, CaptureHeader, CaptureWriter
 from vicinal.wiring.core import check, make_scheduler
+from vicinal.wiring.served import check_models, limits, served
 
 log = logging.getLogger("vicinal")
 
@@ -84,13 +78,13 @@ class LiveSystem:
         if capture is not None:
             header = CaptureHeader(VERSION, config.scheduler.seed, heartbeat_s, to_toml(config))
             self._capture = CaptureWriter(capture, header)
-        served = _served(config, self.fleet)
-        (self._model,) = served.models
+        serves = served(config, self.fleet)
+        (self._model,) = serves.models
         self.gateway = Gateway(
-            served,
+            serves,
             self.scheduler,
             clock,
-            _limits(config),
+            limits(config),
             Watchers(
                 record=self._decided,
                 observe=self._observed,
@@ -106,14 +100,20 @@ class LiveSystem:
             lambda: self.scheduler.state.engine_blocks.counts,
         )
         self._admin = AdminServer(self._exposition, self.state, self.gateway.copier, self.gateway.limits.body_bytes)
-        self._context = zmq.asyncio.Context()
-        self._context.set(zmq.MAX_SOCKETS, self._context.get(zmq.SOCKET_LIMIT))  # three per feed; 1,023 by default
         self._port = config.server.port
         self._admin_port = config.server.admin_port
-        self._session: aiohttp.ClientSession | None = None
+        self._changing = asyncio.Lock()
+        # No limit: engines that are silent would hold all connections and keep the scrapes of the others waiting.
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self.followers = Followers(
+            self._heard,
+            clock.now,
+            self._scrape_s,
+            np.random.default_rng(config.scheduler.seed),
+            self._session,
+            self.metrics.follow,
+        )
         self._token_check: TokenCheck | None = None
-        self._feeds: list[KvEventFeed] = []
-        self._scrapers: list[MetricScraper] = []
 
     async def start(self) -> int:
         """Listen and follow the engines. Returns the API's port."""
@@ -121,52 +121,29 @@ class LiveSystem:
         port = self._port = await self.gateway.start(server.host, server.port)
         self._admin_port = await self._admin.start(server.admin_host, server.admin_port)
         self.gateway.driver.post(TopologyChanged(self.fleet))
-        # No limit: engines that are silent would hold all connections and keep the scrapes of the others waiting.
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        jitter = np.random.default_rng(self._config.scheduler.seed)
-        for endpoint in self.fleet:
-            scraper = MetricScraper(
-                endpoint,
-                self._heard,
-                self._clock.now,
-                self._scrape_s,
-                jitter,
-                self._session,
-                timeout_s=max(1.0, self._scrape_s),
-            )
-            self._scrapers.append(scraper)
-            self.metrics.follow(endpoint.id, "scrapes", scraper.counts)
-            await scraper.start()
-            if endpoint.events_url:
-                feed = KvEventFeed(
-                    endpoint,
-                    self._heard,
-                    jitter,
-                    context=self._context,
-                    replay_timeout_s=self._scrape_s / 2,
-                    quiet_s=self._scrape_s,
-                )
-                self._feeds.append(feed)
-                self.metrics.follow(endpoint.id, "kv_events", feed.counts)
-                await feed.start()
+        await self.followers.join(self.fleet)
         if self._model.tokenizer is not None:
-            check = self._token_check = TokenCheck(self._model, self.gateway.matching, self._session, self._warned)
-            self.gateway.relay.prompt_counts.drifted = check.drifted
-            self.metrics.count("token_check_events", "Engines asked how they tokenise", lambda: check.counts)
-            await check.start(self.fleet)
+            asking = self._token_check = TokenCheck(self._model, self.gateway.matching, self._session, self._warned)
+            self.gateway.relay.prompt_counts.drifted = asking.drifted
+            self.metrics.count("token_check_events", "Engines asked how they tokenise", lambda: asking.counts)
+            await asking.start(self.fleet)
         return port
 
     async def stop(self) -> None:
-        """Let running answers finish, then close everything and write the rest of the record."""
-        await self.gateway.stop()
-        if self._token_check is not None:
-            await self._token_check.stop()
-        for scraper in self._scrapers:
-            await scraper.stop()
-        for feed in self._feeds:
-            await feed.stop()
-        self._context.destroy(linger=0)
-        if self._session is not None:
+        """Let running answers finish, then close everything and write the rest of the record.
+
+        A caller that is cancelled here waits no longer for answers; all else is done.
+        """
+        try:
+            await self.gateway.stop()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        async with self._changing:
+            if self._token_check is not None:
+                await self._token_check.stop()
+            await self.followers.stop()
             await self._session.close()
         await self._admin.stop()
         self.record.close()
@@ -175,6 +152,32 @@ class LiveSystem:
                 self._capture.close()
             except OSError as error:
                 log.error("the end of the capture cannot be written: %s", error)
+
+    async def take_over(self, config: Config) -> None:
+        """Go on with the endpoints of `config`. Raises ValueError, and changes nothing, for what cannot be served."""
+        check(config)
+        check_models(config)
+        await self.change_fleet(endpoints(config))
+
+    async def change_fleet(self, fleet: tuple[Endpoint, ...]) -> None:
+        """The fleet is now exactly these endpoints. One whose description changed leaves and comes anew.
+
+        What runs on one that left may end there; what it was only planned for is planned again. Raises ValueError for
+        an address that is none, and changes nothing then.
+        """
+        EndpointDirectory(fleet)
+        async with self._changing:
+            if frozenset(fleet) == frozenset(self.fleet):
+                return
+            await self.followers.leave(fleet)
+            _say_change(self.fleet, fleet)
+            self.fleet = fleet
+            self.metrics.fleet(fleet)
+            self.gateway.replace_endpoints(fleet)
+            self.gateway.driver.post(TopologyChanged(fleet))
+            await self.followers.join(fleet)
+            if self._token_check is not None:
+                self._token_check.replace(fleet)
 
     @property
     def api_url(self) -> str:
@@ -188,10 +191,6 @@ class LiveSystem:
     def reported(self) -> int:
         """How many endpoints have said something and can be used."""
         return int(np.count_nonzero(self.scheduler.state.view(self._clock.now()).usable))
-
-    def feeds(self) -> tuple[KvEventFeed, ...]:
-        """The KV event feeds that run now, for tests that look at what they met."""
-        return tuple(self._feeds)
 
     def state(self) -> Mapping[str, Any]:
         """What the scheduler believes now, for operators: a row per endpoint."""
@@ -262,36 +261,12 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
-    for at, entry in enumerate(config.endpoint):
-        if entry.model not in (None, config.model.name):
-            words = f'"{entry.id}" serves {entry.model}: a gateway serves one model, {config.model.name}'
-            raise ConfigError([Problem("configuration", f"endpoint[{at}].model", words)])
-    folder = tokenizer_folder(config)
-    model = ServedModel(
-        id=ModelId(config.model.name),
-        block_tokens=config.model.block_tokens,
-        model_tokens_max=config.model.tokens_max,
-        tokenizer=None if folder is None else Tokenizer.load(folder),
-    )
-    trusts = config.server.trust_tenant_header
-    trusted = TrustedHeaders(
-        tenant=config.server.tenant_header.lower() if trusts else None,
-        service_class=config.server.class_header.lower() if trusts else None,
-        classes=services(config),
-    )
-    return Served((model,), fleet, trusted)
-
-
-def _limits(config: Config) -> Limits:
-    server = config.server
-    return Limits(
-        connections=server.connections_max,
-        body_bytes=server.body_bytes_max,
-        head_bytes=server.header_bytes_max,
-        head_s=server.header_timeout_s,
-        body_s=server.body_timeout_s,
-        idle_s=server.idle_timeout_s,
-        connect_s=server.connect_timeout_s,
-        engine_silence_s=server.engine_silence_s,
-    )
+def _say_change(before: tuple[Endpoint, ...], after: tuple[Endpoint, ...]) -> None:
+    old, new = ({endpoint.id: endpoint for endpoint in fleet} for fleet in (before, after))
+    parts = {
+        "came": sorted(new.keys() - old.keys()),
+        "left": sorted(old.keys() - new.keys()),
+        "changed": sorted(name for name in old.keys() & new.keys() if old[name] != new[name]),
+    }
+    said = "; ".join(f"{what}: {', '.join(names)}" for what, names in parts.items() if names)
+    log.warning("the fleet has %d endpoints now (%s)", len(after), said)

@@ -1,0 +1,53 @@
+"""A configuration as what the gateway is made of: models, whom it trusts, and its bounds."""
+
+from vicinal.config.cluster import services, tokenizer_folder
+from vicinal.config.fleet import Config
+from vicinal.config.problems import ConfigError, Problem
+from vicinal.domain.endpoint import Endpoint
+from vicinal.domain.ids import ModelId
+from vicinal.gateway.app import Served
+from vicinal.gateway.limits import Limits
+from vicinal.gateway.parse import TrustedHeaders
+from vicinal.gateway.prompt_reader import ServedModel
+from vicinal.tokenizer.tokenizer import Tokenizer
+
+
+def check_models(config: Config) -> None:
+    """Raise ConfigError for an endpoint of another model: a gateway serves one."""
+    for at, entry in enumerate(config.endpoint):
+        if entry.model not in (None, config.model.name):
+            words = f'"{entry.id}" serves {entry.model}: a gateway serves one model, {config.model.name}'
+            raise ConfigError([Problem("configuration", f"endpoint[{at}].model", words)])
+
+
+def served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
+    """Raises ConfigError like `check_models`, and what reading the tokenizer raises."""
+    check_models(config)
+    folder = tokenizer_folder(config)
+    model = ServedModel(
+        id=ModelId(config.model.name),
+        block_tokens=config.model.block_tokens,
+        model_tokens_max=config.model.tokens_max,
+        tokenizer=None if folder is None else Tokenizer.load(folder),
+    )
+    trusts = config.server.trust_tenant_header
+    trusted = TrustedHeaders(
+        tenant=config.server.tenant_header.lower() if trusts else None,
+        service_class=config.server.class_header.lower() if trusts else None,
+        classes=services(config),
+    )
+    return Served((model,), fleet, trusted)
+
+
+def limits(config: Config) -> Limits:
+    server = config.server
+    return Limits(
+        connections=server.connections_max,
+        body_bytes=server.body_bytes_max,
+        head_bytes=server.header_bytes_max,
+        head_s=server.header_timeout_s,
+        body_s=server.body_timeout_s,
+        idle_s=server.idle_timeout_s,
+        connect_s=server.connect_timeout_s,
+        engine_silence_s=server.engine_silence_s,
+    )
