@@ -1,6 +1,6 @@
 """The decision table once more, in plain Python, one pair at a time, from the formulas of the design.
 
-    ttft   = max(wait + compute + transfer, ready) + first step;  local: wait + compute
+    ttft   = max(wait + fetch + compute + transfer, ready) + first step;  local: wait + fetch + compute
     cost   = w_ttft [ttft + kappa max(0, ttft - objective)] + w_tpot n_out [tpot + kappa max(0, tpot - objective)]
            + externality: compute x the price of prefill, what the batch and the flows of the path are slowed by
 
@@ -19,8 +19,9 @@ def pair(world: World, source: int, target: int, prefill_done: bool = False) -> 
     """The terms of prefill on slot `source` and decode on another, `target`, and their "total"."""
     request, view = world.request, world.view
     flows, rates = view.link_flows, world.topology.bytes_per_s
-    wait_s = compute_s = 0.0
+    wait_s = compute_s = fetch_s = 0.0
     if not prefill_done:
+        fetch_s = _fetch_s(world, source)
         wait_s = float(view.wait_prefill_s[source])
         compute_s = _compute_s(world, source)
     path = world.topology.path(source, target)
@@ -33,9 +34,10 @@ def pair(world: World, source: int, target: int, prefill_done: bool = False) -> 
     tpot_s = _tpot_s(world, target)
     ready_s = _ready_s(world, target, tpot_s)
     first_step_s = tpot_s + _under_way_s(world, target) / 2
-    ttft_s = max(wait_s + compute_s + transfer_s, ready_s) + first_step_s
+    ttft_s = max(wait_s + fetch_s + compute_s + transfer_s, ready_s) + first_step_s
     return _totalled(
-        {
+        ({"fetch_kv": fetch_s} if fetch_s else {})
+        | {
             "wait_prefill": wait_s,
             "compute_prefill": compute_s,
             "transfer_kv": transfer_s,
@@ -55,17 +57,20 @@ def pair(world: World, source: int, target: int, prefill_done: bool = False) -> 
 def local(world: World, slot: int) -> Terms:
     """The terms of both phases on `slot`: nothing moves, and every sequence there waits while it prefills."""
     wait_s, compute_s = float(world.view.wait_prefill_s[slot]), _compute_s(world, slot)
+    fetch_s = _fetch_s(world, slot)
+    ttft_s = wait_s + fetch_s + compute_s
     tpot_s = _tpot_s(world, slot)
     per_s = float(world.view.decode_sequences[slot])
     if world.endpoints[slot].role.prefills:
         per_s += _price(world)
     return _totalled(
-        {
+        ({"fetch_kv": fetch_s} if fetch_s else {})
+        | {
             "wait_prefill": wait_s,
             "compute_prefill": compute_s,
-            "ttft": wait_s + compute_s,
+            "ttft": ttft_s,
             "tpot": tpot_s,
-            "ttft_cost": _ttft_cost_s(world, wait_s + compute_s),
+            "ttft_cost": _ttft_cost_s(world, ttft_s),
             "tpot_cost": _tpot_cost_s(world, tpot_s),
             "prefill_price": per_s * compute_s,
             "decode_price": _decode_price_s(world, slot),
@@ -110,15 +115,35 @@ def _prefill_s(fit: Fit, n: int, cached: int) -> float:
 
 
 def _reused_tokens(world: World, slot: int) -> int:
+    """Of what is in HBM."""
+    return _whole_tokens(world, int(world.cached[slot]))
+
+
+def _fetch_s(world: World, slot: int) -> float:
+    """Each tier's bytes at its own rate, and those of the SSD through host memory as well."""
+    _, host_tokens, ssd_tokens = tier_tokens(world, slot)
+    here = world.endpoints[slot]
+    up_bytes = (host_tokens + ssd_tokens) * here.kv_bytes_per_token
+    return up_bytes / here.host_bytes_per_s + ssd_tokens * here.kv_bytes_per_token / here.ssd_bytes_per_s
+
+
+def tier_tokens(world: World, slot: int) -> tuple[int, int, int]:
+    """Reusable tokens in HBM, in host memory and on SSD, each where it is nearest."""
+    reached = (world.cached, *(world.reached or (world.cached, world.cached)))
+    hbm, host, ssd = (_whole_tokens(world, int(blocks[slot])) for blocks in reached)
+    return hbm, host - hbm, ssd - host
+
+
+def _whole_tokens(world: World, blocks: int) -> int:
     """Whole cached blocks, and never the prompt's last token."""
-    blocks = int(world.cached[slot])
     while blocks * world.request.block_tokens >= world.request.prompt_tokens:
         blocks -= 1
     return blocks * world.request.block_tokens
 
 
 def _compute_s(world: World, slot: int) -> float:
-    return _prefill_s(_fit(world, slot), world.request.prompt_tokens, _reused_tokens(world, slot))
+    """What no tier of the endpoint has is computed."""
+    return _prefill_s(_fit(world, slot), world.request.prompt_tokens, sum(tier_tokens(world, slot)))
 
 
 def _price(world: World) -> float:

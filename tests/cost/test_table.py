@@ -58,7 +58,7 @@ def test_every_term_of_every_row(seed: int) -> None:
 
 def test_worlds_are_worth_testing() -> None:
     """The random worlds have rows, and have in them what the formulas speak of."""
-    rows = waits = links = readies = locals_ = 0
+    rows = waits = links = readies = locals_ = fetches = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
         for (source, target), terms in oracle.rows(world(rng, mixed_fleet(rng, 8))).items():
@@ -67,7 +67,8 @@ def test_worlds_are_worth_testing() -> None:
             links += terms.get("link_price", 0) > 0
             readies += terms.get("decode_ready", 0) > 0
             locals_ += source == target
-    assert min(waits, links, readies, locals_) > rows / 40
+            fetches += terms.get("fetch_kv", 0) > 0
+    assert min(waits, links, readies, locals_, fetches) > rows / 40
     assert rows > 200
 
 
@@ -118,7 +119,7 @@ def test_decode_table_has_the_prefill_behind_it(seed: int) -> None:
 def test_blocks_that_decode_holds_do_not_move() -> None:
     rng = np.random.default_rng(1)
     fleet = [endpoint("p", Role.PREFILL), endpoint("none", Role.DECODE), endpoint("some", Role.DECODE)]
-    made = world(rng, fleet, blocked_share=0.0, full_share=0.0)
+    made = world(rng, fleet, blocked_share=0.0, full_share=0.0, tiers=0.0)
     made.cached[:] = [0, 0, 10]
     table = made.table()
     assert made.request.prompt_tokens > 160
@@ -127,3 +128,41 @@ def test_blocks_that_decode_holds_do_not_move() -> None:
     before = table.price(0, 1).transfer_s
     made.cached[2] = 0
     assert made.table().price(0, 1).transfer_s > before
+
+
+@pytest.mark.mission("B1", "B9")
+def test_a_copy_below_hbm_is_loaded_where_the_prompt_is_computed_and_nowhere_else() -> None:
+    """A decode endpoint that pulls the prompt looks in its HBM only; one that computes it itself looks below too."""
+    rng = np.random.default_rng(1)
+    fleet = [endpoint("p", Role.PREFILL), endpoint("none", Role.DECODE), endpoint("host", Role.DECODE)]
+    made = world(rng, fleet, blocked_share=0.0, full_share=0.0, tiers=1.0)
+    made.cached[:] = [2, 0, 3]
+    made.reached[0][:] = [2, 0, 10]
+    made.reached[1][:] = [8, 0, 10]
+    table = made.table()
+    assert made.request.prompt_tokens > 160
+    assert table.prefill.below is not None
+    assert table.decode.local_below is not None
+    assert table.prefill.cached_tokens.tolist() == [128.0]
+    assert (table.prefill.below.host_tokens[0], table.prefill.below.ssd_tokens[0]) == (0.0, 96.0)
+    assert table.decode.held_tokens.tolist() == [0.0, 48.0]
+    assert table.decode.local_cached_tokens.tolist() == [0.0, 160.0]
+    assert table.decode.local_below.host_tokens.tolist() == [0.0, 112.0]
+    assert table.start_s[0] == pytest.approx(
+        table.prefill.wait_s[0] + table.prefill.compute_s[0] + 96 * 327_680 * (1 / 7e9 + 1 / 55e9)
+    )
+    fetched = [terms[TERMS.index("fetch_kv")] for _, terms in table.locals_explained(np.array([0, 1]))]
+    assert fetched == [None, pytest.approx(112 * 327_680 / 55e9)]
+    assert table.explained(table.local_row, 0)[1][TERMS.index("fetch_kv")] is None
+
+
+def test_an_engine_that_loads_slower_than_it_computes_is_priced_as_it_is() -> None:
+    """It loads all the same, so its copy makes it dearer than an empty endpoint."""
+    rng = np.random.default_rng(2)
+    slow = endpoint("slow", Role.BOTH, host_bytes_per_s=1e9)
+    made = world(rng, [slow, endpoint("empty", Role.BOTH)], blocked_share=0.0, full_share=0.0, flows_max=0, tiers=1.0)
+    made.cached[:] = 0
+    made.reached[0][:] = [made.request.blocks, 0]
+    made.reached[1][:] = made.reached[0]
+    table = made.table()
+    assert table.local_ttft_s[0] - made.view.wait_prefill_s[0] > table.local_ttft_s[1] - made.view.wait_prefill_s[1]

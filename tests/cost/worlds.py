@@ -24,7 +24,8 @@ PROMPT_MAX = 6000
 
 @dataclass(frozen=True)
 class World:
-    """`cached` is blocks per slot. Everything that a table is made of, and nothing that it computes."""
+    """`cached` is blocks per slot in HBM, `reached` with the tiers down to host memory and to SSD, empty for nothing
+    there. Everything that a table is made of, and nothing that it computes."""
 
     topology: Topology
     view: View
@@ -32,13 +33,14 @@ class World:
     cached: np.ndarray
     masks: Masks
     model: CostModel
+    reached: tuple[np.ndarray, ...] = ()
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
         return self.view.fleet.endpoints
 
     def table(self) -> Table:
-        return self.model.table(self.request, self.view, self.cached, self.masks)
+        return self.model.table(self.request, self.view, self.cached, self.masks, self.reached)
 
     def decode_table(self, prefill_slot: int) -> Table:
         return self.model.decode_table(self.request, self.view, self.cached, self.masks, prefill_slot)
@@ -51,8 +53,10 @@ def world(
     full_share: float = 0.2,
     flows_max: int = 4,
     service: ServiceClass | None = None,
+    tiers: float = 0.5,
 ) -> World:
-    """This fleet under random load. `full_share` of the endpoints lack HBM; `flows_max` are on a link."""
+    """This fleet under random load. `full_share` of the endpoints lack HBM; `flows_max` are on a link. With a chance of
+    `tiers` some have more of the prompt below HBM."""
     state = ClusterState(BLOCK_TOKENS, lambda fleet: tree_topology(fleet, network(rng)), FreshnessRule())
     state.change_fleet(fleet)
     model = CostModel(profile)
@@ -68,14 +72,12 @@ def world(
         output_tokens=int(rng.integers(1, 800)),
         service=service or service_class(rng),
     )
-    return World(
-        state.topology,
-        loaded(rng, state.view(NOW), full_share, flows_max),
-        wanted,
-        cached_blocks(rng, slots, wanted.blocks),
-        Masks(*(rng.random(slots) < blocked_share for _ in range(3))),
-        model,
-    )
+    view = loaded(rng, state.view(NOW), full_share, flows_max)
+    cached = cached_blocks(rng, slots, wanted.blocks)
+    masks = Masks(*(rng.random(slots) < blocked_share for _ in range(3)))
+    host = np.maximum(cached, cached_blocks(rng, slots, wanted.blocks))
+    ssd = np.maximum(host, cached_blocks(rng, slots, wanted.blocks))
+    return World(state.topology, view, wanted, cached, masks, model, (host, ssd) if rng.random() < tiers else ())
 
 
 def loaded(rng: np.random.Generator, idle: View, full_share: float, flows_max: int) -> View:
@@ -138,6 +140,8 @@ def mixed_fleet(rng: np.random.Generator, size: int) -> list[Endpoint]:
             kv_blocks=int(rng.integers(500, 50_000)),
             kv_bytes_per_token=int(rng.choice([131_072, 327_680])),
             nic_bytes_per_s=float(rng.choice([1e9, 25e9, 50e9])),
+            host_bytes_per_s=float(rng.choice([20e9, 400e9])),
+            ssd_bytes_per_s=float(rng.choice([2e9, 12e9])),
         )
         for n in range(size)
     ]

@@ -63,8 +63,17 @@ def share(w: World, slot: int) -> float:
     return reused(w, slot) / w.request.prompt_tokens
 
 
+def places_cost(w: World, slot: int, hbm: float, recompute: float) -> float:
+    """Of prefilling there, with host memory at 10 and SSD at 50."""
+    tokens = oracle.tier_tokens(w, slot)
+    n = w.request.prompt_tokens
+    costs = (*zip(tokens, (hbm, 10, 50), strict=True), (n - sum(tokens), recompute))
+    return sum(count * cost for count, cost in costs) / n
+
+
 def new_tokens(w: World, slot: int) -> int:
-    return w.request.prompt_tokens - reused(w, slot)
+    """To be computed where the prompt is computed."""
+    return w.request.prompt_tokens - sum(oracle.tier_tokens(w, slot))
 
 
 def both_phases(w: World, slot: int) -> float:
@@ -107,7 +116,7 @@ def netkv(w: World, source: int, target: int, full: bool) -> float:
     if full:
         congestion = max(0.0, 1.0 - 1.0 / oracle._factor(w, path.level))
         per_byte *= (1 + float(w.view.sending[source, path.level])) / (1.0 - congestion)
-    moved = new_tokens(w, target) * w.endpoints[target].kv_bytes_per_token
+    moved = (w.request.prompt_tokens - reused(w, target)) * w.endpoints[target].kv_bytes_per_token
     return moved * per_byte + path.latency_s + terms["decode_ready"] + terms["first_step"]
 
 
@@ -146,13 +155,13 @@ LOOPS = {
     "least_loaded:by=reported_hbm": reported("reported_kv_usage"),
     "power_of_two:candidates=99+by=requests": alike(requests),
     "locality": Loop(
-        whole=lambda w, slot: (200 * (1 - share(w, slot)), both_phases(w, slot)),
-        prefill=lambda w, slot: (200 * (1 - share(w, slot)), PREFILL_TOKENS(w, slot)),
+        whole=lambda w, slot: (places_cost(w, slot, 0, 200), both_phases(w, slot)),
+        prefill=lambda w, slot: (places_cost(w, slot, 0, 200), PREFILL_TOKENS(w, slot)),
         decode=lambda w, _, slot: (80 * (1 - share(w, slot)), DECODE_TOKENS(w, slot)),
     ),
     "locality:local_hbm=9+recompute=3": Loop(
-        whole=lambda w, slot: (9 * share(w, slot) + 3 * (1 - share(w, slot)), both_phases(w, slot)),
-        prefill=lambda w, slot: (9 * share(w, slot) + 3 * (1 - share(w, slot)), PREFILL_TOKENS(w, slot)),
+        whole=lambda w, slot: (places_cost(w, slot, 9, 3), both_phases(w, slot)),
+        prefill=lambda w, slot: (places_cost(w, slot, 9, 3), PREFILL_TOKENS(w, slot)),
         decode=lambda w, _, slot: (9 * share(w, slot) + 80 * (1 - share(w, slot)), DECODE_TOKENS(w, slot)),
     ),
     "weighted_score:utilisation=2+queue=0.5+hops=0.25": Loop(

@@ -132,7 +132,7 @@ class FleetAtWork:
         terms = dict(zip(TERMS, decision.chosen.terms, strict=True))
         name, attempt = sent.request_id, sent.attempt
         if sent.leg is Leg.PREFILL:
-            prefill_s = (terms["wait_prefill"] or 0.0) + (terms["compute_prefill"] or 0.0)
+            prefill_s = sum(terms[name] or 0.0 for name in ("wait_prefill", "fetch_kv", "compute_prefill"))
             self._put(self.now + prefill_s, PrefillDone(name, attempt, decision.chosen.plan.cached_tokens))
             return
         first_s = self.now + (terms["ttft"] or 0.0)

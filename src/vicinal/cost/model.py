@@ -9,7 +9,7 @@ way of interactive ones delays them as much as any other. Prefill on an endpoint
 long as it computes; that is part of the price on every endpoint, and nothing where nobody decodes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil
 
 import numpy as np
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from vicinal.cluster.fleet import Fleet
 from vicinal.cluster.view import View
+from vicinal.cost.below import below, reusable_tokens
 from vicinal.cost.lag import LegLag
 from vicinal.cost.pathspeed import PathSpeeds
 from vicinal.cost.pools import Ends, Pools, by_role, pools, positions, whoever_hands_off
 from vicinal.cost.price import PrefillPrice
-from vicinal.cost.sides import DecodeSide, Floats, NetworkSide, PrefillSide
+from vicinal.cost.sides import Below, DecodeSide, Floats, NetworkSide, PrefillSide
 from vicinal.cost.table import Table
 from vicinal.domain.request import Request
 from vicinal.enginemodel.fit import Fit
@@ -102,15 +103,26 @@ class CostModel:
         waits_s = view.wait_prefill_s.take(slots)
         return _mean(waits_s if view.all_usable else waits_s[view.usable.take(slots)])
 
-    def table(self, request: Request, view: View, cached_blocks: NDArray[np.int32], masks: Masks) -> Table:
-        """Price all plans for a request that arrives now. `cached_blocks` is per slot, contiguous from the root."""
+    def table(
+        self,
+        request: Request,
+        view: View,
+        cached_blocks: NDArray[np.int32],
+        masks: Masks,
+        reached: Sequence[NDArray[np.int32]] = (),
+    ) -> Table:
+        """Price all plans for a request that arrives now. `cached_blocks` is per slot, contiguous from the root, in
+        HBM; `reached` likewise with the tiers down to host memory, and to SSD; empty where nobody has more there."""
         pools = self.pools
         slots = pools.prefill_slots
         pool_wait_s = self._pool_wait_s(view)
         price = self.price.posted(pool_wait_s, view.now_s)
-        cached = reusable_tokens(request, cached_blocks)
+        held = cached = reusable_tokens(request, cached_blocks)
+        lower = below(request, held, reached, pools.load_rates) if reached else None
+        if lower is not None:
+            cached = held + lower.host_tokens + lower.ssd_tokens
         compute_s = pools.fit.prefill_s(float(request.prompt_tokens), cached)
-        decode = self._decode_side(request, view, cached, compute_s, masks, price)
+        decode = self._decode_side(request, view, held, cached, compute_s, lower, masks, price)
         prefill, network = pools.no_prefill, pools.no_network
         if len(slots):
             of_prefill_s = compute_s.take(slots)
@@ -122,6 +134,7 @@ class CostModel:
                 compute_s=of_prefill_s,
                 price_s=(price + view.decode_sequences.take(slots)) * of_prefill_s,
                 outstanding_tokens=view.outstanding_prefill_tokens.take(slots),
+                below=None if lower is None else lower.take(slots),
             )
             network = self._network(view)
         return Table(prefill, decode, network, request.service, self._objective_s(request), view, price, pool_wait_s)
@@ -135,19 +148,19 @@ class CostModel:
         price = self.price.posted(pool_wait_s, view.now_s)
         row = np.flatnonzero(pools.prefill_slots == prefill_slot)
         zero = np.zeros(1)
-        cached = reusable_tokens(request, cached_blocks)
-        compute_s = pools.fit.prefill_s(float(request.prompt_tokens), cached)
+        held = reusable_tokens(request, cached_blocks)
+        compute_s = pools.fit.prefill_s(float(request.prompt_tokens), held)
         prefill = PrefillSide(
             slots=pools.prefill_slots[row],
             blocked=np.zeros(1, dtype=bool),
-            cached_tokens=cached[[prefill_slot]],
+            cached_tokens=held[[prefill_slot]],
             wait_s=zero,
             compute_s=zero,
             price_s=zero,
             outstanding_tokens=view.outstanding_prefill_tokens[[prefill_slot]],
         )
         nowhere = Masks(masks.prefill_blocked, masks.decode_blocked, np.ones_like(masks.local_blocked))
-        decode = self._decode_side(request, view, cached, compute_s, nowhere, price)
+        decode = self._decode_side(request, view, held, held, compute_s, None, nowhere, price)
         network = self._network(view)
         paths = network.paths
         network = replace(
@@ -167,13 +180,21 @@ class CostModel:
         return Table(prefill, decode, network, request.service, self._objective_s(request), view, price, pool_wait_s)
 
     def _decode_side(
-        self, request: Request, view: View, reusable: Floats, prefill_s: Floats, masks: Masks, price: float
+        self,
+        request: Request,
+        view: View,
+        in_hbm: Floats,
+        cached: Floats,
+        prefill_s: Floats,
+        lower: Below | None,
+        masks: Masks,
+        price: float,
     ) -> DecodeSide:
-        """`reusable` tokens of the prompt and `prefill_s` to compute the rest are per slot."""
+        """Reusable tokens of the prompt `in_hbm` and in all tiers, and `prefill_s` to compute the rest are per slot."""
         pools = self.pools
         fit, of_decode = pools.decode_fit, pools.of_decode
         service = request.service
-        held = of_decode(reusable)
+        held = of_decode(in_hbm)
         sequences = of_decode(view.decode_sequences)
         own_context = request.prompt_tokens + request.expected_output_tokens / 2
         drag_s = fit.step_s_per_sequence + fit.step_s_per_context_token * own_context
@@ -194,10 +215,11 @@ class CostModel:
             price_s=(request.expected_output_tokens * sequences) * drag_s,
             outstanding_tokens=of_decode(view.outstanding_decode_tokens),
             local_blocked=of_decode(masks.local_blocked),
-            local_cached_tokens=held,
+            local_cached_tokens=held if lower is None else of_decode(cached),
             local_wait_s=of_decode(view.wait_prefill_s),
             local_compute_s=compute_s,
             local_price_s=(price * pools.also_prefills + sequences) * compute_s,
+            local_below=None if lower is None else lower.take(pools.decode_slots),
         )
 
     def _ready_s(self, request: Request, view: View, tpot_s: Floats) -> Floats:
@@ -236,13 +258,6 @@ class CostModel:
 def _mean(values: Floats) -> float:
     """Without the overhead of `ndarray.mean`, which is most of its time on a small fleet."""
     return float(np.add.reduce(values)) / len(values) if len(values) else 0.0
-
-
-def reusable_tokens(request: Request, cached_blocks: NDArray[np.int32]) -> Floats:
-    """Prompt tokens that whole cached blocks save. An engine computes at least the last token itself, and reuses
-    whole blocks only, so a prompt that is cached to its end loses its last block."""
-    whole_blocks = request.reusable_tokens_max // request.block_tokens
-    return np.minimum(cached_blocks, whole_blocks) * np.float64(request.block_tokens)
 
 
 def blocks_needed(request: Request, block_tokens: int) -> int:

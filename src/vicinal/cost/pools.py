@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vicinal.cluster.fleet import Fleet
+from vicinal.cost.below import LoadRates, load_rates
 from vicinal.cost.sides import Floats, NetworkSide, Positions, PrefillSide
 from vicinal.enginemodel.fit import Fit, stack
 from vicinal.topology.graph import Level, Topology
@@ -28,7 +29,7 @@ class Pools:
     themselves: their queues make the price. `decode_slots` may decode, in a pair or by themselves. `fit` is of all
     slots, `decode_fit` of the decode pool; the figures from `block_tokens` on are the decode pool's too,
     `never` its zeros.
-    `no_prefill` and `no_network` stand in a table that has no pairs.
+    `load_rates` are of all slots. `no_prefill` and `no_network` stand in a table that has no pairs.
     """
 
     prefill_slots: NDArray[np.intp]
@@ -47,6 +48,7 @@ class Pools:
     kv_bytes_per_token: Floats
     also_prefills: Floats
     distinct_fits: tuple[Fit, ...]
+    load_rates: LoadRates
     no_prefill: PrefillSide
     no_network: NetworkSide
 
@@ -97,6 +99,7 @@ def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit], ends:
         kv_bytes_per_token=fleet.kv_bytes_per_token[decode_slots],
         also_prefills=fleet.prefills[decode_slots].astype(np.float64),
         distinct_fits=tuple({fits[slot] for slot in queueing_slots}),
+        load_rates=load_rates(fleet.endpoints),
         no_prefill=PrefillSide(
             slots=np.zeros(0, dtype=np.intp),
             blocked=np.zeros(0, dtype=bool),

@@ -12,8 +12,22 @@ Positions = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Rows and columns of some entries of a matrix."""
 
 
+class Below(Struct, frozen=True):
+    """Per endpoint: reusable tokens that lie below HBM, by the tier to read them from, and the seconds to load them."""
+
+    host_tokens: Floats
+    ssd_tokens: Floats
+    fetch_s: Floats
+
+    def take(self, slots: NDArray[np.intp]) -> "Below":
+        return Below(self.host_tokens.take(slots), self.ssd_tokens.take(slots), self.fetch_s.take(slots))
+
+
 class PrefillSide(Struct, frozen=True):
-    """Per prefill endpoint (P,), in seconds; `slots` says which endpoints. `blocked` rows may not be used."""
+    """Per prefill endpoint (P,), in seconds; `slots` says which endpoints. `blocked` rows may not be used.
+
+    `cached_tokens` are in any tier of the endpoint; `below` says which of them are not in HBM, None where none is.
+    """
 
     slots: NDArray[np.intp]
     blocked: NDArray[np.bool_]
@@ -22,10 +36,15 @@ class PrefillSide(Struct, frozen=True):
     compute_s: Floats
     price_s: Floats
     outstanding_tokens: Floats
+    below: Below | None = None
 
 
 class DecodeSide(Struct, frozen=True):
-    """Per decode endpoint (D,). `local_*` price the plan where it prefills too; `local_blocked` rules that out."""
+    """Per decode endpoint (D,). `local_*` price the plan where it prefills too; `local_blocked` rules that out.
+
+    `held_tokens` are in HBM: an engine that pulls a prompt looks nowhere else. One that computes it looks in the tiers
+    below too, so `local_cached_tokens` may be more; `local_below` says what of them is there, None for nothing.
+    """
 
     slots: NDArray[np.intp]
     blocked: NDArray[np.bool_]
@@ -42,6 +61,7 @@ class DecodeSide(Struct, frozen=True):
     local_wait_s: Floats
     local_compute_s: Floats
     local_price_s: Floats
+    local_below: Below | None = None
 
 
 class NetworkSide(Struct, frozen=True):

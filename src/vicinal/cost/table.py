@@ -25,6 +25,8 @@ from vicinal.domain.request import ServiceClass
 GRID_CELLS_MAX = 4096
 """Up to this many pairs, pricing them all costs less than choosing which to price."""
 
+_FETCH = TERMS.index("fetch_kv")
+
 Explained = tuple[float, tuple[float | None, ...]]
 """A row's total, and its columns in the order of `TERMS`; None for a term that does not apply to it."""
 
@@ -75,15 +77,24 @@ class Table:
         self.small = len(prefill.slots) * len(decode.slots) <= GRID_CELLS_MAX
         self._rows: dict[int, Floats] = {}
         self._decoding_s = decode.tpot_cost_s + decode.price_s
-        ttft_cost_s = self.ttft_cost_s(decode.local_wait_s + decode.local_compute_s)
+        ttft_cost_s = self.ttft_cost_s(self.local_ttft_s)
         local_s = ttft_cost_s + self._decoding_s + decode.local_price_s
         self.local_s: Floats = np.where(decode.local_blocked, np.inf, local_s)
         self.serving = self._serving()
 
     @cached_property
+    def local_ttft_s(self) -> Floats:
+        """When the first token of a local plan comes, (D,)."""
+        decode = self.decode
+        start_s = decode.local_wait_s + decode.local_compute_s
+        return start_s if decode.local_below is None else start_s + decode.local_below.fetch_s
+
+    @cached_property
     def start_s(self) -> Floats:
         """When a transfer may begin, (P,). Like the next two only for pairs: a table without them never asks."""
-        return self.prefill.wait_s + self.prefill.compute_s
+        prefill = self.prefill
+        start_s = prefill.wait_s + prefill.compute_s
+        return start_s if prefill.below is None else start_s + prefill.below.fetch_s
 
     @cached_property
     def of_prefill_s(self) -> Floats:
@@ -219,7 +230,9 @@ class Table:
     def explained(self, i: int, j: int) -> Explained:
         """One row likewise, a local plan included."""
         total_s, columns = self._local_columns(j) if i == self.local_row else self._pair_columns(i, j)
-        return float(total_s), tuple([float(columns[name]) if name in columns else None for name in TERMS])
+        terms = [float(columns[name]) if name in columns else None for name in TERMS]
+        terms[_FETCH] = terms[_FETCH] or None
+        return float(total_s), tuple(terms)
 
     def _pair_columns(self, i: At, j: At) -> tuple[Floats, dict[str, Floats]]:
         prefill, decode = self.prefill, self.decode
@@ -229,7 +242,8 @@ class Table:
         else:
             priced = self.price(i, j)
         ttft_s = priced.ttft_s
-        return priced.total_s, {
+        fetch = {} if prefill.below is None else {"fetch_kv": prefill.below.fetch_s[i]}
+        return priced.total_s, fetch | {
             "wait_prefill": prefill.wait_s[i],
             "compute_prefill": prefill.compute_s[i],
             "transfer_kv": priced.transfer_s,
@@ -246,11 +260,11 @@ class Table:
 
     def _local_columns(self, j: At) -> tuple[Floats, dict[str, Floats]]:
         decode = self.decode
-        wait_s, compute_s = decode.local_wait_s[j], decode.local_compute_s[j]
-        ttft_s = wait_s + compute_s
-        return self.local_s[j], {
-            "wait_prefill": wait_s,
-            "compute_prefill": compute_s,
+        ttft_s = self.local_ttft_s[j]
+        fetch = {} if decode.local_below is None else {"fetch_kv": decode.local_below.fetch_s[j]}
+        return self.local_s[j], fetch | {
+            "wait_prefill": decode.local_wait_s[j],
+            "compute_prefill": decode.local_compute_s[j],
             "ttft": ttft_s,
             "tpot": decode.tpot_s[j],
             "ttft_cost": self.ttft_cost_s(ttft_s),
@@ -262,9 +276,11 @@ class Table:
 
 def _rows(total_s: Floats, columns: dict[str, Floats]) -> list[Explained]:
     """Columns by name, turned into rows."""
-    absent = [None] * len(total_s)
-    terms = zip(*[columns[name].tolist() if name in columns else absent for name in TERMS], strict=True)
-    return list(zip(total_s.tolist(), terms, strict=True))
+    absent: list[float | None] = [None] * len(total_s)
+    lists = [columns[name].tolist() if name in columns else absent for name in TERMS]
+    if "fetch_kv" in columns:  # a row that loads nothing has no such term
+        lists[_FETCH] = [seconds or None for seconds in lists[_FETCH]]
+    return list(zip(total_s.tolist(), zip(*lists, strict=True), strict=True))
 
 
 def _free(blocked: NDArray[np.bool_]) -> int:

@@ -21,7 +21,8 @@ class Plan(Struct, frozen=True):
     """Prefill here, decode there. `prefill == decode` is a local plan: one leg, nothing moves.
 
     `cached_tokens` are expected to be reused on the prefill endpoint; `held_tokens` are already on the decode
-    endpoint and need not move, so `moved_tokens` cross the network.
+    endpoint and need not move, so `moved_tokens` cross the network. Of the cached ones, `from_host_tokens` and
+    `from_ssd_tokens` lie below HBM and are loaded first.
     """
 
     prefill: EndpointId
@@ -30,6 +31,12 @@ class Plan(Struct, frozen=True):
     cached_tokens: int
     held_tokens: int
     moved_tokens: int
+    from_host_tokens: int = 0
+    from_ssd_tokens: int = 0
+
+    @property
+    def loaded_tokens(self) -> int:
+        return self.from_host_tokens + self.from_ssd_tokens
 
     @property
     def local(self) -> bool:

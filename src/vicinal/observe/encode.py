@@ -7,6 +7,7 @@ names), then its verdicts (their counts stay), then counterfactuals from the las
 import msgspec
 
 from vicinal.domain.decision import TERMS, Decision, Observation, PricedPlan
+from vicinal.domain.tier import Tier
 from vicinal.observe.lines import DecisionRecord, ObservationRecord
 from vicinal.observe.table import Table, rounded, rows_of, table_of
 
@@ -145,6 +146,11 @@ def _record(decision: Decision, table: Table, verdicts: int) -> DecisionRecord:
         others_left_out=table.left_out,
         counterfactuals_left_out=len(decision.counterfactuals) - len(table.named),
         version=1,
+        predicted_loaded_tokens={
+            tier.value: tokens
+            for tier, tokens in ((Tier.HOST, win.plan.from_host_tokens), (Tier.SSD, win.plan.from_ssd_tokens))
+            if tokens
+        },
         coarse_hashes=[],
     )
 

@@ -66,9 +66,11 @@ def reason_sentence(record: DecisionRecord) -> str:
     )
     reason = record.schedule_reason.rstrip(".") or f"it has the smallest total of policy {record.policy}"
     among = "" if record.pairs_considered is None else f" among {record.pairs_considered} pairs"
+    loads = [f"{tokens:,} tokens of KV from {tier}" for tier, tokens in record.predicted_loaded_tokens.items()]
+    loading = f", loading {' and '.join(loads)}" if loads else ""
     return (
-        f"{record.request_id} went to {winner.name} ({winner.action}), chosen by {record.policy}{among}{expected}: "
-        f"{reason}."
+        f"{record.request_id} went to {winner.name} ({winner.action}{loading}), chosen by {record.policy}{among}"
+        f"{expected}: {reason}."
     )
 
 

@@ -42,12 +42,13 @@ class Row:
         return (self.prefill, self.decode, self.action) == (other.prefill, other.decode, other.action)
 
 
-class DecisionRecord(msgspec.Struct, tag_field="kind", tag="decision", frozen=True):
+class DecisionRecord(msgspec.Struct, tag_field="kind", tag="decision", frozen=True, kw_only=True):
     """One choice. Costs, prices, times and ages are seconds; `queue_length` is the scheduler's at that moment.
 
     `estimated_compute_cost` is wait_prefill + compute_prefill + first_step, `estimated_cache_cost` is fetch_kv,
     `estimated_migration_cost` is transfer_kv, all of the winner; null when Unknown or not part of its plan.
-    `verdicts` are [endpoint, rule, reason, cure]; `verdict_counts` counts all of them by rule.
+    `verdicts` are [endpoint, rule, reason, cure]; `verdict_counts` counts all of them by rule. Of the winner's cached
+    tokens, `predicted_loaded_tokens` lie in tiers below HBM, by tier.
     """
 
     request_id: str
@@ -88,6 +89,7 @@ class DecisionRecord(msgspec.Struct, tag_field="kind", tag="decision", frozen=Tr
     others_left_out: int
     counterfactuals_left_out: int
     version: Literal[1]
+    predicted_loaded_tokens: dict[str, int] = {}
     coarse_hashes: list[int]
 
     def row(self, index: int) -> Row:

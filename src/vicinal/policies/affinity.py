@@ -30,7 +30,7 @@ class Affinity:
         return self._rule(request, cached_tokens).choose(request, table, ranking, chance)
 
     def choose_whole(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
-        cached_tokens = float(table.decode.held_tokens[table.usable_local].max())
+        cached_tokens = float(table.decode.local_cached_tokens[table.usable_local].max())
         return self._rule(request, cached_tokens).choose_whole(request, table, ranking, chance)
 
     def _rule(self, request: Request, cached_tokens: float) -> PrefillFirst | DecodeFirst:

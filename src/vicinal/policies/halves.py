@@ -11,13 +11,14 @@ Floats = NDArray[np.float64]
 
 
 def prefill_ttft_s(table: Table) -> Floats:
-    """(P,) seconds until the prefill would be done: the queue ahead, and the tokens that are not cached there."""
-    return table.prefill.wait_s + table.prefill.compute_s
+    """(P,) seconds until the prefill would be done: the queue ahead, what is loaded from below HBM, and the tokens that
+    are not cached there."""
+    return table.start_s
 
 
 def whole_ttft_s(table: Table) -> Floats:
     """(D,) likewise where one endpoint does all."""
-    return table.decode.local_wait_s + table.decode.local_compute_s
+    return table.local_ttft_s
 
 
 def prefill_work(request: Request, table: Table) -> tuple[Floats, Floats]:
@@ -27,7 +28,7 @@ def prefill_work(request: Request, table: Table) -> tuple[Floats, Floats]:
 
 def whole_work(request: Request, table: Table) -> tuple[Floats, Floats]:
     """(D,) each, likewise where one endpoint does all."""
-    return request.prompt_tokens - table.decode.held_tokens, whole_load(table, "requests")
+    return request.prompt_tokens - table.decode.local_cached_tokens, whole_load(table, "requests")
 
 
 def decode_transfer_s(table: Table, i: int) -> Floats:

@@ -47,7 +47,7 @@ class PowerOfTwo:
 
     def choose_whole(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
         decode = table.decode
-        among = self._drawn(request, table, table.usable_local, decode.slots, decode.held_tokens, chance)
+        among = self._drawn(request, table, table.usable_local, decode.slots, decode.local_cached_tokens, chance)
         j = pick(among, whole_load(table, self.by), chance=chance)
         return Choice(table.local_row, j, f"least {self.by} of {self.candidates} drawn")
 

@@ -29,6 +29,6 @@ class PrefillFirst:
         return Choice(i, j, f"longest cached prefix ({cached[i]:.0f} tokens), then the nearest decode")
 
     def choose_whole(self, request: Request, table: Table, ranking: Ranking, chance: Stream) -> Choice:
-        held = table.decode.held_tokens
-        j = pick(table.usable_local, -held, table.local_outstanding_tokens, chance=chance)
-        return Choice(table.local_row, j, f"longest cached prefix ({held[j]:.0f} tokens)")
+        cached = table.decode.local_cached_tokens
+        j = pick(table.usable_local, -cached, table.local_outstanding_tokens, chance=chance)
+        return Choice(table.local_row, j, f"longest cached prefix ({cached[j]:.0f} tokens)")

@@ -41,7 +41,7 @@ class Selfish:
         return Choice(table.local_row, j, self._reason(float(seconds[j])))
 
     def _of_locals(self, table: Table) -> Floats:
-        return self._seconds(table, table.decode.local_wait_s + table.decode.local_compute_s)
+        return self._seconds(table, table.local_ttft_s)
 
     def _seconds(self, table: Table, ttft_s: Floats) -> Floats:
         """(…, D)"""

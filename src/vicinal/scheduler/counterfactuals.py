@@ -50,12 +50,12 @@ def _among_pairs(
 
 
 def _among_locals(table: Table, usable: NDArray[np.bool_]) -> list[tuple[str, Place]]:
-    row, held = table.local_row, table.decode.held_tokens
+    row, cached = table.local_row, table.decode.local_cached_tokens
     found = [("emptiest_gpu", (row, _least(table.local_outstanding_tokens, usable)))]
-    best = _least(-held, usable)
-    if held[best] > 0:
+    best = _least(-cached, usable)
+    if cached[best] > 0:
         found.append(("best_cached", (row, best)))
-    for name, columns in (("best_hit", usable & (held > 0)), ("best_recompute", usable & (held == 0))):
+    for name, columns in (("best_hit", usable & (cached > 0)), ("best_recompute", usable & (cached == 0))):
         if np.count_nonzero(columns):
             found.append((name, (row, _least(table.local_s, columns))))
     return found

@@ -2,6 +2,7 @@
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from vicinal.cluster.state import ClusterState
 from vicinal.contracts.policy import Choice, Policy
@@ -13,6 +14,7 @@ from vicinal.domain.decision import Decision
 from vicinal.domain.ids import EndpointId
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import Request
+from vicinal.domain.tier import Tier
 from vicinal.kvindex.match import Match
 from vicinal.scheduler.copying import as_copy
 from vicinal.scheduler.describing import RANKED, Chosen, Describer
@@ -67,7 +69,7 @@ class Cycle:
         if not out.can_serve:
             return out
         match = self._match(request)
-        table = self._cost.table(request, view, match.expected, out.masks)
+        table = self._cost.table(request, view, match.expected, out.masks, _below(match))
         ranking = Ranking(table, RANKED)
         if np.count_nonzero(table.serving):
             choice = self._policy.choose(request, table, ranking, self._chance)
@@ -126,15 +128,25 @@ class Cycle:
             table.decode.local_compute_s[choice.j] if made.leg is Leg.WHOLE else table.prefill.compute_s[choice.i]
         )
         prefill_slot, decode_slot = made.slots
+        decision = self._describer.decision(tracked, made, queue_length)
+        ready_blocks = made.match.ready_at(prefill_slot)
+        if ready_blocks == made.match.expected[prefill_slot]:  # what is to be loaded continues what is in HBM
+            ready_blocks += decision.chosen.plan.loaded_tokens // tracked.request.block_tokens
         return Placed(
-            self._describer.decision(tracked, made, queue_length),
+            decision,
             prefill_slot,
             decode_slot,
             float(compute_s),
             table.pool_wait_s,
             choice.decode_bound,
-            made.match.ready_at(prefill_slot),
+            ready_blocks,
         )
+
+
+def _below(match: Match) -> tuple[NDArray[np.int32], ...]:
+    """How far the prompt reaches with host memory, and with SSD; nothing where no endpoint has more there."""
+    down_to_ssd = match.reach(Tier.SSD)
+    return () if down_to_ssd is match.expected else (match.reach(Tier.HOST), down_to_ssd)
 
 
 def _with_full_ones(out: Filtered, prefill_slot: int) -> Filtered:

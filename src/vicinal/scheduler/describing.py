@@ -4,7 +4,7 @@ Describing decides nothing and draws nothing from the stream of the decisions, s
 itself decides the same (SchedulerSettings.explain).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isinf
 from types import MappingProxyType
 from typing import Any
@@ -17,11 +17,13 @@ from vicinal.cluster.state import ClusterState
 from vicinal.cluster.view import View
 from vicinal.contracts.policy import Choice
 from vicinal.cost.pairs import Ranking
+from vicinal.cost.sides import Below
 from vicinal.cost.table import Explained, Table
 from vicinal.domain.decision import Decision, InputAge, PricedPlan
 from vicinal.domain.ids import EndpointId
 from vicinal.domain.plan import Action, Leg, Plan
 from vicinal.domain.request import Request
+from vicinal.domain.tier import Tier
 from vicinal.kvindex.hashing import coarse
 from vicinal.kvindex.match import Match
 from vicinal.scheduler.counterfactuals import Place, counterfactuals
@@ -32,6 +34,9 @@ OTHERS = 8
 RANKED = OTHERS + 1
 """The cheapest rows that a decision looks at: the others, and the chosen one among them."""
 
+
+Loads = tuple[int, int]
+"""Tokens that a plan loads from host memory, and from SSD."""
 
 _NOT_LOOKED_AT: Mapping[str, Any] = MappingProxyType(
     {
@@ -102,8 +107,12 @@ class Describer:
         table, choice = made.table, made.choice
         total_s, terms = table.explained(choice.i, choice.j)
         held = int(table.decode.held_tokens[choice.j])
-        cached = held if made.leg is Leg.WHOLE else int(table.prefill.cached_tokens[choice.i])
-        plan = self._plan(*made.slots, cached, held, request)
+        prefill, decode = table.prefill, table.decode
+        if made.leg is Leg.WHOLE:
+            cached, below, at = decode.local_cached_tokens, decode.local_below, choice.j
+        else:
+            cached, below, at = prefill.cached_tokens, prefill.below, choice.i
+        plan = self._plan(*made.slots, int(cached[at]), _loads(below, [at])[0], held, request)
         return {"chosen": PricedPlan(plan, total_s, terms), **_NOT_LOOKED_AT}
 
     def _whole(self, request: Request, made: Chosen) -> dict[str, Any]:
@@ -126,8 +135,8 @@ class Describer:
             "inputs": self._inputs(request, view, prefill_slot, decode_slot),
             "worker_queue_length": float(view.prefill_count[prefill_slot] + view.foreign_requests[prefill_slot]),
             "gpu_hbm_available_tokens": int(free_tokens),
-            "cache_location": self._holder(match.expected),
-            "cache_state": _cache_state(match, prefill_slot),
+            "cache_location": self._holder(match.reach(Tier.SSD)),
+            "cache_state": _cache_state(match, prefill_slot, rows[chosen].plan),
             "coarse_hashes": (coarse(request.block_hashes, request.block_tokens) if made.leg is not Leg.DECODE else ()),
         }
 
@@ -139,12 +148,14 @@ class Describer:
             i, j = np.array(split).T
             prefill = table.prefill
             explained, cached = table.pairs_explained(i, j), prefill.cached_tokens[i].astype(np.int64).tolist()
-            rows |= self._rows(table, split, j, explained, prefill.slots[i].tolist(), cached, request)
+            loads = _loads(prefill.below, i)
+            rows |= self._rows(table, split, j, explained, prefill.slots[i].tolist(), cached, loads, request)
         if local := [place for place in places if place[0] == table.local_row]:
             j = np.array([j for _, j in local])
             decode = table.decode
-            explained, cached = table.locals_explained(j), decode.held_tokens[j].astype(np.int64).tolist()
-            rows |= self._rows(table, local, j, explained, decode.slots[j].tolist(), cached, request)
+            explained, cached = table.locals_explained(j), decode.local_cached_tokens[j].astype(np.int64).tolist()
+            loads = _loads(decode.local_below, j)
+            rows |= self._rows(table, local, j, explained, decode.slots[j].tolist(), cached, loads, request)
         return rows
 
     def _rows(
@@ -155,19 +166,20 @@ class Describer:
         explained: list[Explained],
         sources: list[int],
         cached: list[int],
+        loads: Sequence[Loads],
         request: Request,
     ) -> dict[Place, PricedPlan]:
-        """`sources` are the slots that prefill, `cached` the tokens that they reuse."""
+        """`sources` are the slots that prefill, `cached` the tokens that they reuse, `loads` what of them they load."""
         held, targets = table.decode.held_tokens[j].astype(np.int64).tolist(), table.decode.slots[j].tolist()
         plan = self._plan
         return {
-            place: PricedPlan(plan(source, target, reused, there, request), total_s, terms)
-            for place, (total_s, terms), source, target, reused, there in zip(
-                places, explained, sources, targets, cached, held, strict=True
+            place: PricedPlan(plan(source, target, reused, load, there, request), total_s, terms)
+            for place, (total_s, terms), source, target, reused, load, there in zip(
+                places, explained, sources, targets, cached, loads, held, strict=True
             )
         }
 
-    def _plan(self, source: int, target: int, cached: int, held: int, request: Request) -> Plan:
+    def _plan(self, source: int, target: int, cached: int, loads: Loads, held: int, request: Request) -> Plan:
         """`source` and `target` are slots."""
         endpoints = self._state.fleet.endpoints
         action = Action.HIT if cached else Action.RECOMPUTE
@@ -180,6 +192,7 @@ class Describer:
             cached,
             held,
             0 if source == target else request.prompt_tokens - held,
+            *loads,
         )
 
     def _inputs(self, request: Request, view: View, prefill_slot: int, decode_slot: int) -> tuple[InputAge, ...]:
@@ -219,9 +232,20 @@ def _age(view: View, heard_s: float) -> float | None:
     return None if isinf(heard_s) else max(0.0, float(view.now_s - heard_s))
 
 
-def _cache_state(match: Match, slot: int) -> str:
-    """What the prefilling endpoint has of the prompt: blocks that are ready, blocks on their way, or none."""
+def _loads(below: Below | None, at: NDArray[np.intp] | list[int]) -> Sequence[Loads]:
+    """Tokens to be loaded from host memory, and from SSD, at some positions of a side."""
+    if below is None:
+        return [(0, 0)] * len(at)
+    host, ssd = (tokens[at].astype(np.int64).tolist() for tokens in (below.host_tokens, below.ssd_tokens))
+    return list(zip(host, ssd, strict=True))
+
+
+def _cache_state(match: Match, slot: int, plan: Plan) -> str:
+    """What the prefilling endpoint has of the prompt: blocks on their way, blocks that are ready in HBM or, where some
+    are not, the lowest tier that one of them comes from, or none."""
     ready = match.ready_at(slot)
-    if ready == match.expected[slot]:
-        return "ready" if ready else "absent"
-    return "filling"
+    if ready != match.expected[slot]:
+        return "filling"
+    if plan.loaded_tokens:
+        return (Tier.SSD if plan.from_ssd_tokens else Tier.HOST).value
+    return "ready" if ready else "absent"

@@ -10,16 +10,23 @@ def term(decision: Decision | None, name: str) -> float | None:
     return None if decision is None else decision.chosen.terms[TERMS.index(name)]
 
 
+def prefill_s(decision: Decision | None) -> float | None:
+    """Seconds from dispatch until the chosen row's prefill is done; None when there is no such figure."""
+    wait_s, compute_s = term(decision, "wait_prefill"), term(decision, "compute_prefill")
+    if wait_s is None or compute_s is None:
+        return None
+    return wait_s + (term(decision, "fetch_kv") or 0.0) + compute_s
+
+
 def observation(tracked: Tracked, outcome: Outcome, output_tokens: int | None, now: float) -> Observation:
     first, last = tracked.first_decision, tracked.decision
     ttft_s = None if tracked.first_token_s is None else tracked.first_token_s - tracked.arrived_s
     tpot_s = None
     if tracked.first_token_s is not None and output_tokens is not None and output_tokens > 1:
         tpot_s = (now - tracked.first_token_s) / (output_tokens - 1)
-    prefill_s = None
+    seen_s = None
     if tracked.prefill_done_s is not None and tracked.dispatched_s is not None:
-        prefill_s = tracked.prefill_done_s - tracked.dispatched_s
-    wait_s, compute_s = term(first, "wait_prefill"), term(first, "compute_prefill")
+        seen_s = tracked.prefill_done_s - tracked.dispatched_s
     return Observation(
         request_id=tracked.id,
         at_s=now,
@@ -32,8 +39,8 @@ def observation(tracked: Tracked, outcome: Outcome, output_tokens: int | None, n
         output_tokens=output_tokens,
         predicted_ttft_s=term(first, "ttft"),
         predicted_tpot_s=term(last, "tpot"),
-        prefill_s=prefill_s,
-        predicted_prefill_s=None if wait_s is None or compute_s is None else wait_s + compute_s,
+        prefill_s=seen_s,
+        predicted_prefill_s=prefill_s(first),
         cached_tokens=tracked.cached_tokens,
         predicted_cached_tokens=None if first is None else first.chosen.plan.cached_tokens,
         moved_tokens=None if last is None else last.chosen.plan.moved_tokens,

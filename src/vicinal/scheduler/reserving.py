@@ -8,7 +8,7 @@ from vicinal.cost.model import CostModel, blocks_needed
 from vicinal.domain.effects import Warn
 from vicinal.domain.plan import Leg
 from vicinal.scheduler.cycle import Placed
-from vicinal.scheduler.observing import term
+from vicinal.scheduler.observing import prefill_s, term
 from vicinal.scheduler.tracked import Tracked
 
 MEAN_GAIN = 0.05
@@ -40,9 +40,9 @@ class Reservations:
         """The prefill is over, and where to decode is open again: the pencil mark would count against its own place."""
         self._state.ledger.close_prefill(tracked.id, now)
         self._state.ledger.rub_out_decode(tracked.id)
-        wait_s, compute_s = (term(tracked.decision, name) for name in ("wait_prefill", "compute_prefill"))
-        if wait_s is not None and compute_s is not None and tracked.dispatched_s is not None:
-            self._cost.lag.observe(wait_s + compute_s, now - tracked.dispatched_s)
+        predicted_s = prefill_s(tracked.decision)
+        if predicted_s is not None and tracked.dispatched_s is not None:
+            self._cost.lag.observe(predicted_s, now - tracked.dispatched_s)
 
     def hand_off(self, tracked: Tracked, placed: Placed, now: float) -> None:
         """Decode is bound: HBM is taken there, and the KV travels."""
