@@ -77,7 +77,7 @@ def test_both_are_told_the_same_blocks():
     for slot in range(16):
         assert index.blocks_held(slot) == len(peer.blocks[slot])
         for name, block in peer.blocks[slot].items():
-            assert index.called(slot, name) == block
+            assert index.names.called(slot, name) == block
     first = index.match(prompts.prompts()[0].tobytes(), 16).ready
     assert sorted(first.tolist()) == [8] * 14 + [32] * 2
     for chain, slots in prompts.chains():

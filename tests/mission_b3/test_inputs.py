@@ -335,6 +335,8 @@ UNREAD_REQUEST = {
     "priority": 9,
     "max_output_tokens": 100_000,
     "streamed": True,
+    "inferred_only": True,
+    "exact": False,
 }
 READ_REPORT = {"scraped_s", "waiting", "running", "kv_usage"}
 READ_REQUEST = {

@@ -11,12 +11,16 @@ from vicinal.cluster.freshness import Freshness, FreshnessRule
 from vicinal.cluster.ledger import Ledger, Transfer
 from vicinal.cluster.reports import Reports
 from vicinal.cluster.view import View
+from vicinal.domain.effects import Warn
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
 from vicinal.domain.ids import EndpointId, RequestId
 from vicinal.domain.report import EndpointReport
+from vicinal.domain.request import Request
+from vicinal.domain.tier import Tier
 from vicinal.kvindex.engine_blocks import EngineBlocks
 from vicinal.kvindex.index import BlockIndex
+from vicinal.kvindex.inferred import TTL_S, InferredBlocks
 from vicinal.topology.graph import Topology
 
 
@@ -41,7 +45,8 @@ class ClusterState:
 
     `build_topology` makes the network of a fleet given in slot order; it is called when the fleet changes.
     `mean_context_tokens` stands for the context of a stranger's sequence, `mean_prefill_s` for its prefill.
-    `events_s` is per slot when its last KV event came, -inf for never.
+    `events_s` is per slot when its last KV event that could be used came, -inf for never. `wrong_sizes` has, by slot,
+    the block size of engines whose events cannot be used because the index has another.
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class ClusterState:
         block_tokens: int,
         build_topology: Callable[[Sequence[Endpoint]], Topology],
         freshness: FreshnessRule,
+        inferred_ttl_s: float = TTL_S,
     ) -> None:
         self.fleet = Fleet()
         self.ledger = Ledger()
@@ -56,8 +62,10 @@ class ClusterState:
         self.freshness = freshness
         self.index = BlockIndex(block_tokens)
         self.engine_blocks = EngineBlocks(self.index)
+        self.inferred = InferredBlocks(self.index, inferred_ttl_s)
         self.topology = build_topology([])
         self.events_s = np.zeros(0)
+        self.wrong_sizes: dict[int, int] = {}
         self.mean_prefill_s = 0.0
         self.mean_context_tokens = 0.0
         self._build_topology = build_topology
@@ -67,7 +75,9 @@ class ClusterState:
         """Make the fleet exactly `endpoints`; what was known of those that left is dropped. Returns their slots."""
         left, _ = self.fleet.change(endpoints)
         for slot in left:
+            self.inferred.forget(slot)
             self.engine_blocks.forget(slot)
+            self.wrong_sizes.pop(slot, None)
         slots = len(self.fleet)
         self.topology = self._build_topology(self.fleet.endpoints)
         self.reports.resize(slots)
@@ -105,22 +115,59 @@ class ClusterState:
             kv_blocks=float(self.fleet.kv_blocks[slot]),
         )
 
-    def apply_blocks(self, event: BlocksStored | BlocksRemoved | BlocksCleared, now: float) -> None:
+    def apply_blocks(self, event: BlocksStored | BlocksRemoved | BlocksCleared, now: float) -> Sequence[Warn]:
+        """What an engine says of its blocks. Warns, once per engine and size, of blocks that the index cannot hold."""
         slot = self.slot(event.endpoint)
-        if slot is not None:
+        if slot is None:
+            return ()
+        if isinstance(event, BlocksStored) and event.block_tokens != self.index.block_tokens:
             self.engine_blocks.apply(slot, event)
-            self.events_s[slot] = now
+            return self._refuse_size(slot, event)
+        if isinstance(event, BlocksCleared) or not self.sends_events(slot):
+            self.inferred.forget(slot)
+        if isinstance(event, BlocksStored):
+            self.wrong_sizes.pop(slot, None)
+        self.engine_blocks.apply(slot, event)
+        self.events_s[slot] = now
+        return ()
+
+    def _refuse_size(self, slot: int, event: BlocksStored) -> Sequence[Warn]:
+        size = event.block_tokens
+        if size == 0 or event.tier is not Tier.HBM or self.wrong_sizes.get(slot) == size:
+            return ()
+        self.wrong_sizes[slot] = size
+        text = (
+            f"{event.endpoint} keeps KV in blocks of {size} tokens, and everything here is in blocks of "
+            f"{self.index.block_tokens}: its KV events cannot be used, and what it holds is inferred from what is sent "
+            f"there; give it the block size of the others, or set model.block_tokens = {size} if all have that"
+        )
+        return (Warn("block_size", event.endpoint, text),)
 
     def sends_events(self, slot: int) -> bool:
-        """The endpoint tells what it holds: it should, or it has. Otherwise that is inferred from what went there."""
-        return bool(self.fleet.endpoints[slot].events_url) or bool(self.events_s[slot] > -np.inf)
+        """The endpoint tells what it holds, in usable blocks: it should, or it has. Otherwise that is inferred."""
+        tells = bool(self.fleet.endpoints[slot].events_url) or bool(self.events_s[slot] > -np.inf)
+        return tells and slot not in self.wrong_sizes
+
+    def infers(self, slot: int, request: Request) -> bool:
+        """What the endpoint holds of this request's prompt can only be inferred."""
+        return request.inferred_only or not self.sends_events(slot)
+
+    def computed(self, slot: int, request: Request, now: float) -> None:
+        """The endpoint has the request's prompt now, computed or handed over. Where it tells so itself, it is believed
+        when it does."""
+        if self.infers(slot, request):
+            self.inferred.learn(slot, request.block_hashes, int(self.fleet.kv_blocks[slot]), now)
 
     def lose(self, endpoint: EndpointId, now: float) -> bool:
-        """True when it is news that the endpoint does not answer."""
+        """True when it is news that the endpoint does not answer. It may restart, so nothing is inferred of it."""
         slot = self.slot(endpoint)
-        return slot is not None and self.reports.lose(slot, now)
+        if slot is None:
+            return False
+        self.inferred.forget(slot)
+        return self.reports.lose(slot, now)
 
     def view(self, now: float) -> View:
+        self.inferred.expire(now)
         fleet, ledger, said = self.fleet, self.ledger, self.reports
         heard = self._heard
         if heard is None or heard.changes != said.changes:

@@ -177,7 +177,7 @@ class EngineBlocks:
 
     def _block_in(self, slot: int, names: _Names, tier: Tier, name: int) -> int | None:
         block = names.blocks.get(name) if names.blocks else None
-        return self.index.called(slot, name, tier) if block is None else block
+        return self.index.names.called(slot, name, tier) if block is None else block
 
     def _store_known(self, slot: int, engine: _Engine, tier: Tier, hashes: Sequence[int]) -> None:
         """A store that names blocks and does not describe them."""
@@ -200,7 +200,7 @@ class EngineBlocks:
         packed: bytes,
     ) -> None:
         if not names.blocks or names.blocks.keys().isdisjoint(hashes):
-            again = self.index.store_named(slot, parent, packed, packed_names, tier)
+            again = self.index.names.store(slot, parent, packed, packed_names, tier)
             if again is not None:
                 if again:
                     self.counts[Oddity.STORED_AGAIN] += len(unpack(again))
@@ -216,12 +216,12 @@ class EngineBlocks:
     ) -> None:
         """A store of which something does not go by the common names: all of it is kept apart."""
         index, blocks = self.index, unpack(packed)
-        if index.knows_any(hashes):
-            common = [block for name in hashes if (block := index.called(slot, name, tier)) is not None]
-            names.blocks |= index.set_apart(slot, common, tier)
+        if index.names.knows_any(hashes):
+            common = [block for name in hashes if (block := index.names.called(slot, name, tier)) is not None]
+            names.blocks |= index.names.set_apart(slot, common, tier)
         held = index.held_among(slot, blocks, tier)
         if held:
-            names.blocks |= index.set_apart(slot, held, tier)
+            names.blocks |= index.names.set_apart(slot, held, tier)
         index.store(slot, parent, packed, tier)
         given_up: set[int] = set()
         for name, block in zip(hashes, blocks, strict=True):
@@ -268,7 +268,7 @@ class EngineBlocks:
 
     def _remove_common(self, slot: int, hashes: Sequence[int], tier: Tier) -> int:
         """Take back stores under common names; how many there were."""
-        gone = self.index.remove_named(slot, hashes, tier)
+        gone = self.index.names.remove(slot, hashes, tier)
         if tier is Tier.HBM:
             self.losses.note_packed(slot, gone)
         return len(gone) // HASH_BYTES

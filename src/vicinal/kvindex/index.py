@@ -7,27 +7,25 @@ of the plan, so that a burst of siblings goes where the first of them went, inst
 Copies are kept per tier. A request fills HBM only, so filling copies have no tier. A copy in a remote store counts for
 the slot that announced it: whether another engine could read it there is not known here.
 
-What engines call blocks is kept here too, once for all engines that agree: engines with equal settings do. So an
-engine's copies of a run either go by the run's common names, or they are *apart* and whoever stored them remembers what
-they are called (engine_blocks.py). `store` and `remove` know no names; their copies are apart.
+What engines call blocks is kept beside the copies (`names`, common_names.py). `store` and `remove` know no names.
 
 Nothing assumes that holders shrink along a chain. An engine may drop a block and keep the next; a match then ends at
 the hole, and comes back whole when the block does.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from math import inf
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.domain.tier import Tier
+from vicinal.kvindex.common_names import CommonNames
 from vicinal.kvindex.groups import Group, group_of
-from vicinal.kvindex.hashing import pack_hashes, unpack
+from vicinal.kvindex.holdings import Holdings
 from vicinal.kvindex.invariants import check
 from vicinal.kvindex.match import Match
-from vicinal.kvindex.run import DEPTHS, Run, depth
-from vicinal.kvindex.tree import RunTree, common_end_bytes
+from vicinal.kvindex.run import Run, depth
+from vicinal.kvindex.tree import RunTree
 
 RUN_BLOCKS_MAX = 128
 """Long enough that a match of a 10,000-token prompt compares five runs, short enough that a split copies 1 KB."""
@@ -43,8 +41,9 @@ class BlockIndex:
     def __init__(self, block_tokens: int, run_blocks_max: int = RUN_BLOCKS_MAX) -> None:
         self.block_tokens = block_tokens
         self._tree = RunTree(run_blocks_max)
-        self._held: list[Counter[int]] = [Counter() for _ in DEPTHS]
-        self._named: dict[int, int] = {}
+        self._holdings = Holdings(self._tree)
+        self._held = self._holdings.held
+        self.names = CommonNames(self._holdings)
 
     def __len__(self) -> int:
         """Blocks known: held or filling somewhere, or on the path to one that is."""
@@ -103,6 +102,23 @@ class BlockIndex:
         self._tree.settle()
         return True
 
+    def blocks_above_others(self, slot: int, hashes: bytes) -> int:
+        """How many blocks of a chain, from the root, come before something else that the slot has ready in HBM: what
+        would be cut off if they went."""
+        stretches, _ = self._tree.follow(self._tree.root, 0, hashes)
+        below = [run for run, _, _ in stretches[1:]]
+        done_bytes = above_bytes = 0
+        for number, (run, start, stop) in enumerate(stretches):
+            done_bytes += stop - start
+            if stop < len(run.hashes):
+                others = bool(run.holders >> slot & 1)
+            else:
+                on_path = below[number] if number < len(below) else None
+                others = any(child is not on_path and child.holders >> slot & 1 for child in run.children.values())
+            if others:
+                above_bytes = done_bytes
+        return above_bytes // HASH_BYTES
+
     def takes(self, parent: int, hashes: bytes) -> bool:
         """Whether `store` would."""
         place = self._tree.locate(parent)
@@ -123,7 +139,7 @@ class BlockIndex:
             stretches = [run.hashes[start:stop] for start, stop in _ranges(sorted(offsets))]
             for stretch in stretches:  # what is cut before moves the next
                 part, offset = self._tree.find(stretch[:HASH_BYTES])
-                self._lose(slot, part, offset, offset + len(stretch), at)
+                self._holdings.lose(slot, part, offset, offset + len(stretch), at)
         self._tree.settle()
 
     def clear(self, slot: int, tiers: Iterable[Tier] = Tier) -> None:
@@ -137,147 +153,9 @@ class BlockIndex:
             if not self._held[at][slot]:
                 continue
             for run in [run for run in self._tree.runs() if run.held_in(at) & bit]:
-                self._lose(slot, run, 0, len(run.hashes), at)
+                self._holdings.lose(slot, run, 0, len(run.hashes), at)
             del self._held[at][slot]
             self._tree.settle()
-
-    def store_named(self, slot: int, parent: int, hashes: bytes, names: bytes, tier: Tier = Tier.HBM) -> bytes | None:
-        """`store`, with what the engine calls the blocks, packed like them, as their common names.
-
-        Returns the names of those blocks that the slot held already, by the same names. None, and nothing is stored,
-        when `store` would refuse, or when it cannot be all by common names: a block has another one, a name stands for
-        another block or comes twice, or the slot holds some of the blocks apart.
-        """
-        place = self._tree.locate(parent)
-        if place is None:
-            return None
-        run, offset = place
-        goes_on = offset == len(run.hashes) and not run.children
-        stretches, done = ([], 0) if goes_on else self._tree.follow(run, offset, hashes)
-        bit, at = 1 << slot, depth(tier)
-        again: list[bytes] = []
-        unnamed = b""
-        read = 0
-        for part, start, stop in stretches:
-            called = names[read : read + stop - start]
-            read += stop - start
-            if not part.names:
-                unnamed += called
-                if part.held_in(at) & bit:
-                    return None
-            elif part.names[start:stop] != called or part.apart[at] & bit:
-                return None
-            elif part.held_in(at) & bit:
-                again.append(called)
-        rest, rest_names = hashes[done:], names[done:]
-        if unnamed or rest:
-            fresh, fresh_names = unpack(rest), unpack(unnamed + rest_names)
-            if not (self._all_new(fresh_names) and self._tree.all_fresh(fresh)):
-                return None
-        gained_bytes = len(rest)
-        read = 0
-        for run, start, stop in stretches:
-            called = names[read : read + stop - start]
-            read += stop - start
-            offset = stop
-            if not run.held_in(at) & bit:
-                gained_bytes += stop - start
-                run = self._tree.carve(run, start, stop)
-                run.gain(at, bit, apart=False)
-                offset = len(run.hashes)
-                if not run.names:
-                    run.names = called
-                    self._named.update(zip(unpack(called), unpack(run.hashes), strict=True))
-        if rest:
-            copies = Run(b"")
-            copies.gain(at, bit, apart=False)
-            self._tree.grow(run, offset, rest, copies, rest_names)
-            self._named.update(zip(fresh_names[len(unnamed) // HASH_BYTES :], fresh, strict=True))
-        self._held[at][slot] += gained_bytes // HASH_BYTES
-        self._tree.settle()
-        return b"".join(again)
-
-    def _all_new(self, names: Sequence[int]) -> bool:
-        if len(names) == 1:
-            return names[0] not in self._named
-        return self._named.keys().isdisjoint(names) and len(set(names)) == len(names)
-
-    def called(self, slot: int, name: int, tier: Tier = Tier.HBM) -> int | None:
-        """The block of which the slot has a ready copy in the tier by this common name."""
-        block = self._named.get(name)
-        if block is None:
-            return None
-        at = depth(tier)
-        run = self._tree.where[block]
-        return block if run.held_in(at) & ~run.apart[at] & 1 << slot else None
-
-    def knows_any(self, names: Iterable[int]) -> bool:
-        """Whether one of these is the common name of a block, whoever holds it."""
-        return not self._named.keys().isdisjoint(names)
-
-    def set_apart(self, slot: int, blocks: Iterable[int], tier: Tier = Tier.HBM) -> dict[int, int]:
-        """Let the slot's copies of these blocks go by no common name. Returns what they were called, blocks by name;
-        blocks that the slot does not hold by a common name are passed over."""
-        bit, at = 1 << slot, depth(tier)
-        names: dict[int, int] = {}
-        for block in blocks:
-            run = self._tree.where.get(block)
-            if run is None or not run.held_in(at) & ~run.apart[at] & bit:
-                continue
-            start = run.place(block.to_bytes(HASH_BYTES, "little"))
-            part = self._tree.carve(run, start, start + HASH_BYTES)
-            names[int.from_bytes(part.names, "little")] = block
-            part.set_apart(at, bit)
-            self._forget_unused_names(part)
-        self._tree.settle()
-        return names
-
-    def remove_named(self, slot: int, names: Sequence[int], tier: Tier = Tier.HBM) -> bytes:
-        """Forget the slot's copies of the blocks with these common names, one after the other; names that stand for
-        none are passed over. Returns the blocks, packed. Stretches of a run go at once: engines free a prompt from its
-        end."""
-        bit, at = 1 << slot, depth(tier)
-        named, where = self._named, self._tree.where
-        backwards = pack_hashes(names[::-1]) if len(names) > 1 else b""
-        number = 0
-        gone: list[bytes] = []
-        while number < len(names):
-            name = names[number]
-            block = named.get(name)
-            run = None if block is None else where[block]
-            if block is None or run is None or not run.held_in(at) & ~run.apart[at] & bit:
-                number += 1
-                continue
-            stop = run.place(block.to_bytes(HASH_BYTES, "little")) + HASH_BYTES
-            size_bytes = HASH_BYTES
-            if number + 1 < len(names):
-                size_bytes = common_end_bytes(run.names[:stop], backwards[: len(backwards) - number * HASH_BYTES])
-            gone.append(run.hashes[stop - size_bytes : stop])
-            self._lose(slot, run, stop - size_bytes, stop, at)
-            number += size_bytes // HASH_BYTES
-        self._tree.settle()
-        return b"".join(gone)
-
-    def _lose(self, slot: int, run: Run, start: int, stop: int, at: int) -> None:
-        """Take a slot's copies from a stretch of a run; the tree is to be settled afterwards."""
-        bit = 1 << slot
-        self._held[at][slot] -= (stop - start) // HASH_BYTES
-        if stop == len(run.hashes) and not run.children and run.only_copy(at, bit):
-            self._forget_names(run.names[start:])
-            self._tree.trim(run, start)
-            return
-        part = self._tree.carve(run, start, stop)
-        part.lose(at, bit)
-        self._forget_unused_names(part)
-
-    def _forget_unused_names(self, run: Run) -> None:
-        if run.names and not run.named:
-            self._forget_names(run.names)
-            run.names = b""
-
-    def _forget_names(self, names: bytes) -> None:
-        for name in unpack(names):
-            del self._named[name]
 
     def expect(self, slot: int, hashes: bytes, now: float = -inf) -> int:
         """Count one more planned request that will leave this chain, from the root, in the slot; what is known of it
@@ -354,7 +232,7 @@ class BlockIndex:
 
     def validate(self) -> None:
         """Check every invariant; raises BrokenIndexError. For tests: it looks at every block."""
-        check(self._tree, self._held, self._named)
+        check(self._tree, self._held, self._holdings.named)
 
 
 def _ranges(offsets: list[int]) -> list[tuple[int, int]]:

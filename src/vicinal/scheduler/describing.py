@@ -206,12 +206,15 @@ class Describer:
         )
 
     def _blocks(self, name: str, request: Request, view: View, slot: int) -> InputAge:
-        """What an endpoint holds is told by its events; without them, or by text, it is inferred from what we sent."""
-        if request.inferred_only:
-            return InputAge(name, "text of own dispatches", 0.0)
-        if self._state.sends_events(slot):
-            return InputAge(name, "engine events", _age(view, self._state.events_s[slot]))
-        return InputAge(name, "own dispatches", 0.0)
+        """What an endpoint holds of the prompt: told by its events, or inferred from what went there, by tokens or text;
+        the age is of the last of them. A prompt without hashes is looked for nowhere."""
+        state = self._state
+        if not request.block_hashes:
+            return InputAge(name, "none", None)
+        if state.infers(slot, request):
+            source = "text of own dispatches" if request.inferred_only else "own dispatches"
+            return InputAge(name, source, _age(view, state.inferred.last_s(slot)))
+        return InputAge(name, "engine events", _age(view, state.events_s[slot]))
 
     def _holder(self, blocks: NDArray[np.int32]) -> EndpointId | None:
         """Who holds the longest prefix of the prompt, if anybody holds any."""

@@ -40,6 +40,7 @@ class Reservations:
         """The prefill is over, and where to decode is open again: the pencil mark would count against its own place."""
         self._state.ledger.close_prefill(tracked.id, now)
         self._state.ledger.rub_out_decode(tracked.id)
+        self.computed(tracked, now)
         predicted_s = prefill_s(tracked.decision)
         if predicted_s is not None and tracked.dispatched_s is not None:
             self._cost.lag.observe(predicted_s, now - tracked.dispatched_s)
@@ -82,6 +83,7 @@ class Reservations:
 
     def begin_decode(self, tracked: Tracked, now: float) -> Transfer | None:
         """The first token is there, or is taken to be: the prefill of a whole leg, or the transfer, is over."""
+        self.computed(tracked, now)
         ledger = self._state.ledger
         if tracked.leg is Leg.WHOLE:
             ledger.close_prefill(tracked.id, now)
@@ -93,6 +95,11 @@ class Reservations:
         if transfer is not None:
             ledger.free_blocks(tracked.id, transfer.source)
         return transfer
+
+    def computed(self, tracked: Tracked, now: float) -> None:
+        """The prompt is where it was expected."""
+        for slot in tracked.expected:
+            self._state.computed(slot, tracked.request, now)
 
     def release(self, tracked: Tracked, now: float) -> None:
         self._state.ledger.release(tracked.id, now)

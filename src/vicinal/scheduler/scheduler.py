@@ -85,8 +85,7 @@ class Scheduler:
             case EndpointReported():
                 return self._reported(event.report, now)
             case BlocksStored() | BlocksRemoved() | BlocksCleared():
-                self.state.apply_blocks(event, now)
-                return []
+                return [*self.state.apply_blocks(event, now)]
             case RequestArrived():
                 return self._arrived(event.request, now)
             case PrefillDone() | FirstToken() | RequestFinished() | LegFailed():
@@ -229,6 +228,8 @@ class Scheduler:
         if tracked.leg is Leg.WHOLE:
             warnings = self.selfcheck.compare(tracked)
         self.selfcheck.over(tracked, now)
+        if tracked.first_token_s is None:
+            self.reservations.computed(tracked, now)
         return [*warnings, *self._end(tracked, Move.FINISH, Outcome(Ending.DONE), event.output_tokens, now)]
 
     def _leg_failed(self, tracked: Tracked, event: LegFailed, now: float) -> list[Effect]:
