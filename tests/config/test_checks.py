@@ -8,7 +8,7 @@ import pytest
 from vicinal.config.checks import findings
 from vicinal.config.cluster import hand_off
 from vicinal.config.default import default_cluster
-from vicinal.config.fleet import Config, Endpoint, Service
+from vicinal.config.fleet import Config, Endpoint, Service, TrustGroup
 from vicinal.config.problems import key_text
 from vicinal.domain.endpoint import HandOff, Role
 
@@ -147,3 +147,44 @@ def test_an_uplink_of_no_leaf_and_a_service_named_twice() -> None:
     ]
     twice = replace(default_cluster(), service=(Service(name="chat"), Service(name="batch"), Service(name="chat")))
     assert found(twice) == [("service[2].name", '"chat" is service[0] already')]
+
+
+def with_groups(*groups: TrustGroup, **server: object) -> Config:
+    config = default_cluster()
+    return replace(config, trust_group=groups, server=replace(config.server, trust_tenant_header=True, **server))
+
+
+@pytest.mark.mission("B10")
+@pytest.mark.parametrize(
+    ("groups", "key", "text"),
+    [
+        ((("a", ()),), "trust_group[0].tenants", "without tenants"),
+        ((("a", ("x",)), ("a", ("y",))), "trust_group[1].name", '"a" is trust_group[0] already'),
+        ((("a", ("x",)), ("b", ("y", "x"))), "trust_group[1].tenants", '"x" is in group "a" already'),
+        ((("a", ("default",)),), "trust_group[0].tenants", "they are in the default group"),
+    ],
+)
+def test_groups_that_cannot_be(groups: tuple, key: str, text: str) -> None:
+    made = with_groups(*(TrustGroup(name=name, tenants=tenants) for name, tenants in groups))
+    ((where, what),) = found(made)
+    assert where == key
+    assert text in what
+
+
+@pytest.mark.mission("B10")
+def test_groups_need_a_tenant_and_engines_that_salt() -> None:
+    group = TrustGroup(name="a", tenants=("x", "y"))
+    assert found(with_groups(group)) == []
+    assert found(with_groups(isolate_tenants=True)) == []
+    for unknown in (
+        replace(default_cluster(), trust_group=(group,)),
+        replace(default_cluster(), server=replace(default_cluster().server, isolate_tenants=True)),
+    ):
+        ((where, what),) = found(unknown)
+        assert where == "server.trust_tenant_header"
+        assert "nobody's tenant is known" in what
+    config = with_groups(group)
+    plain = replace(config.endpoint[0], dialect="openai", role=Role.BOTH, events_url="", replay_url="", hand_off=False)
+    problems = dict(found(replace(config, endpoint=(plain, *config.endpoint[1:]))))
+    assert "has no cache salt" in problems["endpoint[0].dialect"]
+    assert "endpoint[0].dialect" not in dict(found(replace(default_cluster(), endpoint=(plain,))))

@@ -20,6 +20,7 @@ from vicinal.gateway.app import Gateway, Served, Watchers
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.parse import TrustedHeaders
 from vicinal.gateway.prompt_reader import ServedModel
+from vicinal.gateway.trust import TrustGroups
 
 WAIT_S = 10.0
 PARAMS = b'{"do_remote_prefill": true,  "remote_block_ids": [[1,2]], "remote_engine_id":"p"}'
@@ -325,11 +326,12 @@ class World:
         models: Sequence[ServedModel] = (ServedModel(ModelId("m"), 4, 1000),),
         trusted: TrustedHeaders | None = None,
         clock: ModelClock | None = None,
+        trust: TrustGroups | None = None,
     ) -> None:
         watchers = Watchers(
             capture=lambda event, now: self.captured.append((event, now)), exposition=lambda: b"vicinal_up 1\n"
         )
-        served = Served(tuple(models), self.endpoints(), trusted or TrustedHeaders())
+        served = Served(tuple(models), self.endpoints(), trusted or TrustedHeaders(), trust or TrustGroups())
         self.gateway = Gateway(served, self.scheduler, clock or ModelClock(), limits, watchers)
         self.port = await self.gateway.start("127.0.0.1", 0)
 

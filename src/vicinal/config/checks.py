@@ -10,6 +10,7 @@ from vicinal.config.cluster import block_tokens, kv_blocks, kv_bytes_per_token
 from vicinal.config.dialects import dialects_can, dialects_exist
 from vicinal.config.fleet import Config, Endpoint
 from vicinal.config.problems import Key, key_text, nearest
+from vicinal.config.trust import trust_findings
 
 Finding = tuple[Key, str]
 
@@ -203,4 +204,5 @@ _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     dialects_can,
     _places_nest,
     _uplinks_exist,
+    trust_findings,
 )

@@ -7,7 +7,7 @@ from vicinal.config.fleet import Config
 from vicinal.config.fleet import Endpoint as Entry
 from vicinal.domain.capabilities import CAPABILITIES
 from vicinal.domain.endpoint import Endpoint, HandOff, Placement, Role
-from vicinal.domain.ids import EndpointId, ModelId
+from vicinal.domain.ids import EndpointId, ModelId, TenantId
 from vicinal.domain.request import BATCH, INTERACTIVE, ServiceClass
 from vicinal.topology.fabric import Parallel
 from vicinal.topology.tree import TreeNetwork
@@ -56,6 +56,11 @@ def services(config: Config) -> tuple[ServiceClass, ...]:
         )
         for service in config.service
     )
+
+
+def group_of_tenant(config: Config) -> dict[TenantId, str]:
+    """The trust group of each tenant that is named in one."""
+    return {TenantId(tenant): group.name for group in config.trust_group for tenant in group.tenants}
 
 
 def tokenizer_folder(config: Config) -> Path | None:

@@ -87,6 +87,13 @@ class Service(Struct, frozen=True, kw_only=True):
     )
 
 
+class TrustGroup(Struct, frozen=True, kw_only=True):
+    """Tenants that share prefixes with each other only (trust.md). Tenants in no group share one, the default group."""
+
+    name: Annotated[Name, Meta(description="Name of the group. Another name makes another cache.")]
+    tenants: Annotated[tuple[str, ...], Meta(description="Its tenants, as `server.tenant_header` names them.")]
+
+
 class Endpoint(Struct, frozen=True, kw_only=True):
     """One engine (a tensor-parallel group). One of `kv_blocks` and `kv_tokens` says how much KV its HBM holds."""
 
@@ -169,4 +176,5 @@ class Config(Struct, frozen=True, kw_only=True):
     record: Record = Record()
     emulator: Emulator = Emulator()
     service: tuple[Service, ...] = ()
+    trust_group: tuple[TrustGroup, ...] = ()
     endpoint: tuple[Endpoint, ...] = ()

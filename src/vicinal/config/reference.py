@@ -18,8 +18,8 @@ _INTRODUCTION = """\
 One TOML file says everything. It is read strictly: an unknown section or key, a wrong type and a cluster that cannot
 be are refused at start, with the line, what was expected and the nearest known key. Keys without a default are needed.
 
-A key of a section (not of `[[endpoint]]` or `[[service]]`) can be set from the environment, which then wins over the
-file: `VICINAL_SERVER__PORT=9000` is `port = 9000` in `[server]`. An unknown `VICINAL_…__…` variable is refused too.
+A key of a section (not of an array of tables, `[[…]]`) can be set from the environment, which then wins over the file:
+`VICINAL_SERVER__PORT=9000` is `port = 9000` in `[server]`. An unknown `VICINAL_…__…` variable is refused too.
 
 `to_toml(default_cluster(), commented=True)` (vicinal.config) writes a complete file to start from: the embedded cluster
 of `vicinal up`.

@@ -38,6 +38,10 @@ class Server(Struct, frozen=True, kw_only=True):
         Meta(description="Take the tenant from `tenant_header`. Only behind a proxy that sets it; else all are one."),
     ] = False
     tenant_header: Annotated[Name, Meta(description="The header that names the tenant.")] = "x-vicinal-tenant"
+    isolate_tenants: Annotated[
+        bool,
+        Meta(description="Each tenant that is in no [[trust_group]] shares prefixes with nobody (trust.md)."),
+    ] = False
     class_header: Annotated[
         Name, Meta(description="The header that names the kind of request ([[service]]); trusted like the tenant's.")
     ] = "x-vicinal-class"

@@ -1,7 +1,7 @@
 """A Config as TOML text that `load` reads back to an equal Config.
 
 The standard library reads TOML and does not write it. What is written here is the small part of TOML that the schema
-can hold: strings, numbers, booleans, tables of numbers, and arrays of tables.
+can hold: strings, numbers, booleans, lists of strings, tables of numbers, and arrays of tables.
 """
 
 import json
@@ -61,6 +61,8 @@ def scalar(value: Any) -> str:
         return _string(value.value)
     if isinstance(value, str):
         return _string(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(scalar, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)

@@ -23,6 +23,8 @@ def type_text(annotation: Any) -> str:
         return " or ".join(f'"{each.value}"' for each in annotation)
     if get_origin(annotation) in (Union, UnionType):
         return " or ".join(type_text(each) for each in get_args(annotation) if each is not NoneType)
+    if get_origin(annotation) is tuple:
+        return f"list of {type_text(get_args(annotation)[0])}"
     if get_origin(annotation) is dict:
         return f"table of name = {type_text(get_args(annotation)[1])}"
     return _TYPES[annotation]

@@ -25,6 +25,7 @@ from vicinal.gateway.parse import RequestParser, TrustedHeaders
 from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.relay import Relay
 from vicinal.gateway.routes import Routes
+from vicinal.gateway.trust import TrustGroups
 from vicinal.gateway.upstream import UpstreamPool
 
 
@@ -45,11 +46,12 @@ class Watchers:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the gateway serves and to whom: models, their engines, whose headers it believes."""
+    """What the gateway serves and to whom: models, their engines, whose headers it believes, who shares prefixes."""
 
     models: tuple[ServedModel, ...]
     endpoints: tuple[Endpoint, ...]
     trusted: TrustedHeaders = field(default_factory=TrustedHeaders)
+    trust: TrustGroups = field(default_factory=TrustGroups)
 
 
 class Gateway:
@@ -86,7 +88,7 @@ class Gateway:
             capture=watchers.capture,
         )
         self.relay.connect(self.driver)
-        parser = RequestParser(served.models, self.lengths, self.counters, served.trusted, self.matching)
+        parser = RequestParser(served.models, self.lengths, self.counters, served.trusted, self.matching, served.trust)
         self.copier = Copier(self.relay, parser)
         routes = Routes(
             self.relay, parser, self.counters, watchers.exposition, lambda: not self._server.stopping, int(time.time())

@@ -16,6 +16,7 @@ from vicinal.gateway.errors import ApiError
 from vicinal.gateway.matching import Matching
 from vicinal.gateway.prompt_reader import PromptReader, ReadPrompt, ServedModel
 from vicinal.gateway.prompts import decode_prompts
+from vicinal.gateway.trust import TrustGroups
 from vicinal.tokenizer.kinds import PromptKind
 
 DEFAULT_TENANT = TenantId("default")
@@ -41,12 +42,14 @@ class ParsedRequest:
     """What the gateway itself needs to know of a request besides the core's view of it.
 
     `tokenised` is the kind of a prompt that was tokenised here, exactly as far as is known: its engine's own count of
-    tokens can contradict that. None for all others."""
+    tokens can contradict that. None for all others. `salt` goes to engines as `cache_salt`, instead of the client's;
+    with None its body stays as it is."""
 
     request: Request
     chat: bool
     include_usage: bool
     tokenised: PromptKind | None = None
+    salt: str | None = None
 
 
 class RequestParser:
@@ -59,32 +62,51 @@ class RequestParser:
         counters: GatewayCounters,
         trusted: TrustedHeaders | None = None,
         matching: Matching | None = None,
+        trust: TrustGroups | None = None,
     ) -> None:
         self.models = {model.id: model for model in models}
         self._lengths = lengths
         self._prompts = PromptReader(counters, matching or Matching())
         self._trusted = trusted or TrustedHeaders()
+        self._trust = trust or TrustGroups()
         self._classes = {service.name: service for service in self._trusted.classes}
 
     def chat(self, request_id: RequestId, body: bytes, headers: Mapping[bytes, bytes]) -> ParsedRequest:
         """A body of `/v1/chat/completions`. `headers` have lower-case names."""
         decoded = decode_chat(body)
         model = self._model(decoded.model)
-        prompt = self._prompts.chat(decoded, model, _extra_keys(decoded))
+        tenant, salt = self._trust_of(decoded, headers)
+        prompt = self._prompts.chat(decoded, model, _extra_keys(salt))
         limit = decoded.max_completion_tokens or decoded.max_tokens
-        request = self._request(request_id, decoded, model, prompt, limit, "messages", headers, splittable=True)
-        return ParsedRequest(request, True, _includes_usage(decoded), prompt.kind)
+        request = self._request(request_id, decoded, model, prompt, limit, "messages", headers, tenant, splittable=True)
+        return self._parsed(request, decoded, prompt, salt, chat=True)
 
     def completion(self, request_id: RequestId, body: bytes, headers: Mapping[bytes, bytes]) -> ParsedRequest:
         """A body of `/v1/completions`."""
         decoded = decode_completion(body)
         model = self._model(decoded.model)
         prompts = decode_prompts(decoded.prompt)
-        prompt = self._prompts.completion(decoded, prompts, model, _extra_keys(decoded))
+        tenant, salt = self._trust_of(decoded, headers)
+        prompt = self._prompts.completion(decoded, prompts, model, _extra_keys(salt))
         splittable = len(prompts) == 1
         limit = COMPLETION_TOKENS if decoded.max_tokens is None else decoded.max_tokens
-        request = self._request(request_id, decoded, model, prompt, limit, "prompt", headers, splittable=splittable)
-        return ParsedRequest(request, False, _includes_usage(decoded), prompt.kind)
+        request = self._request(
+            request_id, decoded, model, prompt, limit, "prompt", headers, tenant, splittable=splittable
+        )
+        return self._parsed(request, decoded, prompt, salt, chat=False)
+
+    def _parsed(
+        self, request: Request, body: CommonBody, prompt: ReadPrompt, salt: str | None, *, chat: bool
+    ) -> ParsedRequest:
+        sent = salt if self._trust.several else None
+        return ParsedRequest(request, chat, _includes_usage(body), prompt.kind, sent)
+
+    def _trust_of(self, body: CommonBody, headers: Mapping[bytes, bytes]) -> tuple[TenantId, str | None]:
+        """Who sends, and the salt that keeps its prompts apart from those of others."""
+        if body.cache_salt == "":
+            raise ApiError(400, "cache_salt must not be empty", param="cache_salt")
+        tenant = self._tenant(headers)
+        return tenant, self._trust.salt(tenant, body.cache_salt)
 
     def _model(self, name: str) -> ServedModel:
         model = self.models.get(ModelId(name))
@@ -104,6 +126,7 @@ class RequestParser:
         max_tokens: int | None,
         prompt_field: str,
         headers: Mapping[bytes, bytes],
+        tenant: TenantId,
         *,
         splittable: bool,
     ) -> Request:
@@ -122,7 +145,7 @@ class RequestParser:
         return Request(
             id=request_id,
             model=model.id,
-            tenant=self._tenant(headers),
+            tenant=tenant,
             service=self._service(headers),
             prompt_tokens=prompt.tokens,
             block_tokens=model.block_tokens,
@@ -152,8 +175,9 @@ class RequestParser:
         return service
 
 
-def _extra_keys(body: CommonBody) -> tuple[bytes, ...]:
-    return () if body.cache_salt is None else (extra_key_bytes([body.cache_salt]),)
+def _extra_keys(salt: str | None) -> tuple[bytes, ...]:
+    """As the engine mixes the salt into the hash of a prompt's first block."""
+    return () if salt is None else (extra_key_bytes([salt]),)
 
 
 def _includes_usage(body: CommonBody) -> bool:

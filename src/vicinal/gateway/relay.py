@@ -5,10 +5,13 @@ import secrets
 from collections.abc import Mapping
 from itertools import count
 
+import msgspec
+
 from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.effects import Answer, Cancel, Dispatch
 from vicinal.domain.events import RequestArrived
 from vicinal.domain.ids import RequestId
+from vicinal.engines.splicing import spliced
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.drift import PromptCounts
@@ -74,7 +77,9 @@ class Relay:
     def submit(
         self, parsed: ParsedRequest, body: bytes, path: bytes, headers: Mapping[bytes, bytes], responder: Responder
     ) -> None:
-        """Take a parsed request in and tell the core of it."""
+        """Take a parsed request in and tell the core of it. Engines get its body with the salt of its trust group."""
+        if parsed.salt is not None:
+            body = spliced(body, {"cache_salt": msgspec.json.encode(parsed.salt)})
         forwarded = b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _FORWARDED if name in headers)
         exchange = Exchange(self, parsed, body, path, forwarded, responder)
         responder.listener = exchange

@@ -1,14 +1,15 @@
 """A configuration as what the gateway is made of: models, whom it trusts, and its bounds."""
 
-from vicinal.config.cluster import services, tokenizer_folder
+from vicinal.config.cluster import group_of_tenant, services, tokenizer_folder
 from vicinal.config.fleet import Config
 from vicinal.config.problems import ConfigError, Problem
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import ModelId
 from vicinal.gateway.app import Served
 from vicinal.gateway.limits import Limits
-from vicinal.gateway.parse import TrustedHeaders
+from vicinal.gateway.parse import DEFAULT_TENANT, TrustedHeaders
 from vicinal.gateway.prompt_reader import ServedModel
+from vicinal.gateway.trust import TrustGroups
 from vicinal.tokenizer.tokenizer import Tokenizer
 
 
@@ -36,7 +37,8 @@ def served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
         service_class=config.server.class_header.lower() if trusts else None,
         classes=services(config),
     )
-    return Served((model,), fleet, trusted)
+    trust = TrustGroups(group_of_tenant(config), config.server.isolate_tenants, DEFAULT_TENANT)
+    return Served((model,), fleet, trusted, trust)
 
 
 def limits(config: Config) -> Limits:
