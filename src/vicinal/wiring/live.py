@@ -28,7 +28,7 @@ from vicinal.observe.metrics import Metrics
 from vicinal.observe.records import DecisionLog
 from vicinal.wire.capture import VERSION, CaptureHeader, CaptureWriter
 from vicinal.wiring.core import check, make_scheduler
-from vicinal.wiring.served import check_models, limits, served
+from vicinal.wiring.served import check_models, check_salts, limits, served
 
 log = logging.getLogger("vicinal")
 
@@ -163,9 +163,10 @@ class LiveSystem:
         """The fleet is now exactly these endpoints. One whose description changed leaves and comes anew.
 
         What runs on one that left may end there; what it was only planned for is planned again. Raises ValueError for
-        an address that is none, and changes nothing then.
+        an address that is none, and for an engine without the salts that trust groups need; changes nothing then.
         """
         EndpointDirectory(fleet)
+        check_salts(self._config, fleet)
         async with self._changing:
             if frozenset(fleet) == frozenset(self.fleet):
                 return

@@ -3,6 +3,7 @@
 from vicinal.config.cluster import group_of_tenant, services, tokenizer_folder
 from vicinal.config.fleet import Config
 from vicinal.config.problems import ConfigError, Problem
+from vicinal.domain.capabilities import CAPABILITIES
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import ModelId
 from vicinal.gateway.app import Served
@@ -39,6 +40,15 @@ def served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
     )
     trust = TrustGroups(group_of_tenant(config), config.server.isolate_tenants, DEFAULT_TENANT)
     return Served((model,), fleet, trusted, trust)
+
+
+def check_salts(config: Config, fleet: tuple[Endpoint, ...]) -> None:
+    """Raise ValueError for an endpoint that would share prefixes between trust groups, however it was found."""
+    if not config.trust_group and not config.server.isolate_tenants:
+        return
+    for endpoint in fleet:
+        if not CAPABILITIES[endpoint.dialect].cache_salt:
+            raise ValueError(f'"{endpoint.id}" speaks {endpoint.dialect}, which has no cache salt for trust groups')
 
 
 def limits(config: Config) -> Limits:
