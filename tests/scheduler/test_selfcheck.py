@@ -15,6 +15,7 @@ from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored, Pr
 from vicinal.domain.ids import EndpointId
 from vicinal.domain.request import Request
 from vicinal.domain.reuse import Reuse
+from vicinal.domain.tier import Tier
 from vicinal.kvindex.hashing import chain
 
 P, D = EndpointId("r1-p1"), EndpointId("r1-d1")
@@ -339,3 +340,15 @@ def test_the_salt_of_a_request_is_part_of_its_hashes() -> None:
         play.finished(salted.id, 0.1)
         play.reported("r1-d1", play.scheduler.state.freshness.heartbeat_s)
         assert every(Warn, play.reported("r1-p1")) == []
+
+
+@pytest.mark.mission("B1", "B16")
+@pytest.mark.parametrize(("cached", "cause"), [(WHOLE_BLOCKS, Reuse.EXACT), (160, Reuse.NOT_LOADED), (80, None)])
+def test_what_was_to_be_loaded_from_below_and_was_not(cached: int, cause: Reuse | None) -> None:
+    """Ten blocks in HBM, all twenty in host memory."""
+    play = one_pair()
+    ids = PROMPT.astype("<u4").tobytes()
+    play.feed(BlocksStored(P, 0, 0, None, tuple(range(1000, 1020)), ids, 16, tier=Tier.HOST))
+    stored(play, PROMPT[:160])
+    play.arrive(request("a", PROMPT))
+    assert ended(play, "a", cached).reuse is (cause or Reuse.UNEXPLAINED)

@@ -9,6 +9,7 @@ class Reuse(StrEnum):
     EXACT = "exact"
     EVICTED_MEANWHILE = "evicted_meanwhile"
     EXPECTED_NOT_MADE = "expected_not_made"
+    NOT_LOADED = "not_loaded"
     STORED_MEANWHILE = "stored_meanwhile"
     LATE_EVENTS = "late_events"
     INFERRED = "inferred"

@@ -43,7 +43,8 @@ class SelfCheck:
         """The request's new plan prefills in `slot`, where so many blocks of the prompt are ready now."""
         assert tracked.plan is not None
         mark = self._state.engine_blocks.losses.mark(slot)
-        tracked.promise = Promise(slot, ready_blocks, tracked.plan.cached_tokens, mark)
+        plan = tracked.plan
+        tracked.promise = Promise(slot, ready_blocks, plan.cached_tokens, plan.loaded_tokens, mark)
 
     def looked_up(self, tracked: Tracked) -> None:
         """The engine is past looking for the prompt: what it loses from now on explains nothing."""
@@ -85,7 +86,7 @@ class SelfCheck:
 
     def reported(self, slot: int, report: EndpointReport, now: float) -> list[Warn]:
         """An engine's report came: a heartbeat has passed there."""
-        found = self._check_pulls(report)
+        found = self._check_pulls(slot, report)
         probe = self._probes.get(slot)
         if probe is not None and now - probe.over_s >= self._state.freshness.heartbeat_s:
             del self._probes[slot]
@@ -116,6 +117,8 @@ class SelfCheck:
         if reused > promise.cached_tokens:
             return Reuse.STORED_MEANWHILE if self._knows_reused(tracked, promise) else Reuse.LATE_EVENTS
         block = reused // request.block_tokens
+        if reused >= promise.cached_tokens - promise.loaded_tokens:
+            return Reuse.NOT_LOADED
         if block >= promise.ready_blocks:
             return Reuse.EXPECTED_NOT_MADE
         return Reuse.EVICTED_MEANWHILE if self._lost(tracked, promise, block) else Reuse.UNEXPLAINED
@@ -155,9 +158,10 @@ class SelfCheck:
             found += add(endpoint, Suspicion.TOKENS_DIFFER_LATER, 0 < landed < blocks, landed)
         return found
 
-    def _check_pulls(self, report: EndpointReport) -> list[Warn]:
+    def _check_pulls(self, slot: int, report: EndpointReport) -> list[Warn]:
+        endpoint = self._state.fleet.endpoints[slot]
         verdict = self.pulls.reported(report)
-        if verdict is None:
+        if verdict is None or endpoint.host_blocks or endpoint.ssd_blocks:  # what it loads counts as pulled
             return []
         return self.suspicions.add(report.endpoint, Suspicion.DECODE_PULLS_MORE, verdict.more, f"{verdict.excess:.0f}")
 

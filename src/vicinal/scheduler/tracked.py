@@ -12,12 +12,14 @@ from vicinal.scheduler.states import Move, State, after
 
 @dataclass(slots=True)
 class Promise:
-    """What a plan counts on where it prefills: `cached_tokens`, of which `ready_blocks` blocks are there and the rest
-    is being made by others. `losses_*` are marks (kvindex/losses.py): from the decision until the engine looked."""
+    """What a plan counts on where it prefills: `cached_tokens`, of which `ready_blocks` blocks are there, the last
+    `loaded_tokens` in a tier below HBM, and the rest is being made by others. `losses_*` are marks
+    (kvindex/losses.py): from the decision until the engine looked."""
 
     slot: int
     ready_blocks: int
     cached_tokens: int
+    loaded_tokens: int
     losses_from: int
     losses_to: int | None = None
 
