@@ -206,8 +206,8 @@ class Describer:
         )
 
     def _blocks(self, name: str, request: Request, view: View, slot: int) -> InputAge:
-        """What an endpoint holds of the prompt: told by its events, or inferred from what went there, by tokens or text;
-        the age is of the last of them. A prompt without hashes is looked for nowhere."""
+        """What an endpoint holds of the prompt: told by its events, or inferred from what went there, by tokens or by
+        text; the age is of the last of them. A prompt without hashes is looked for nowhere."""
         state = self._state
         if not request.block_hashes:
             return InputAge(name, "none", None)
