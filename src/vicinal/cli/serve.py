@@ -12,6 +12,7 @@ from vicinal.cli.loop import run, stop_on_signal
 from vicinal.clock import ModelClock
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
+from vicinal.wiring.fleets import FleetSources
 from vicinal.wiring.live import LiveSystem
 from vicinal.wiring.reloading import ConfigWatch
 
@@ -26,7 +27,8 @@ def serve(
     """Serve an OpenAI-compatible API in front of LLM engines, and decide for each request where it runs.
 
     Changes of the file's [[endpoint]] tables, and of the file of places that it names, are taken over while it runs,
-    within two seconds or at SIGHUP; all else needs a restart, and is told. A file that is wrong changes nothing.
+    within two seconds or at SIGHUP; all else needs a restart, and is told. A file that is wrong changes nothing. With
+    a [kubernetes] section, pods are endpoints too, and come and go (docs/discovery.md).
 
     SIGTERM or SIGINT lets answers under way finish; a second one does not.
     """
@@ -36,14 +38,17 @@ def serve(
 async def _serve(path: Path, config: Config, capture: Path | None) -> None:
     watch = ConfigWatch(path, os.environ, config)
     live = LiveSystem(config, ModelClock(), capture)
+    sources = FleetSources(config, live, os.environ)
     with stop_on_signal() as stop:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, watch.ask)
         try:
             await live.start()
             print(f"{config.model.name} at {live.api_url}, {len(live.fleet)} engines", flush=True)
             print(f"metrics and state at {live.admin_url}", flush=True)
-            watch.start(live.take_over)
+            sources.start()
+            watch.start(sources.take_over)
             await stop.wait()
         finally:
             await watch.stop()
+            await sources.stop()
             await live.stop()

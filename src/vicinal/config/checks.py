@@ -22,6 +22,8 @@ def findings(config: Config) -> Iterator[Finding]:
 
 
 def _somebody_decodes(config: Config) -> Iterator[Finding]:
+    if config.kubernetes.selector:
+        return
     if not config.endpoint:
         yield ("endpoint",), "no endpoint; add an [[endpoint]] table with id, url and kv_blocks"
     elif not any(entry.role.decodes for entry in config.endpoint):
@@ -116,6 +118,15 @@ def _engines_speak_http(config: Config) -> Iterator[Finding]:
             yield ("endpoint", at, "url"), f'"{entry.url}": expected http://host:port; TLS towards engines is not there'
 
 
+def _pods_have_a_dialect(config: Config) -> Iterator[Finding]:
+    if config.kubernetes.selector and config.kubernetes.dialect not in CAPABILITIES:
+        known = ", ".join(CAPABILITIES)
+        yield (
+            ("kubernetes", "dialect"),
+            f'"{config.kubernetes.dialect}" is not a dialect that is there; known: {known}',
+        )
+
+
 def _kv_is_said_once(config: Config) -> Iterator[Finding]:
     for at, entry in enumerate(config.endpoint):
         key: Key = ("endpoint", at)
@@ -194,6 +205,7 @@ _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _names_are_unique,
     _engines_speak_http,
     dialects_exist,
+    _pods_have_a_dialect,
     _ports_exist,
     _addresses_can_be_reached,
     _addresses_are_unique,

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from vicinal.config.kubernetes import Kubernetes
 from vicinal.config.schema import Count, Emulator, Model, Name, Port, Record, Scheduler, Server
 from vicinal.domain.endpoint import HOST_BYTES_PER_S, SSD_BYTES_PER_S, HandOff, Role
 from vicinal.domain.request import INTERACTIVE
@@ -175,6 +176,7 @@ class Config(Struct, frozen=True, kw_only=True):
     network: Network = Network()
     record: Record = Record()
     emulator: Emulator = Emulator()
+    kubernetes: Kubernetes = Kubernetes()
     service: tuple[Service, ...] = ()
     trust_group: tuple[TrustGroup, ...] = ()
     endpoint: tuple[Endpoint, ...] = ()

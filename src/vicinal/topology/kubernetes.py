@@ -11,7 +11,7 @@ library, so it is not read as one host. It stands for the leaf of a node that na
 domain is one rack or a part of one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -64,13 +64,18 @@ def kubernetes_places(text: str) -> Places:
         host = labels.get(HOST) or node.metadata.name
         if host in places:
             bad.append(BadLine(0, f"items[{at}]: another node has host {host} already ({HOST})"))
-        places[host] = Placement(host, _first(labels, LEAF), _first(labels, POD), _first(labels, SITE))
+        places[host] = placement(host, labels)
     if bad:
         raise PlaceFileError(bad)
     return places
 
 
-def _first(labels: dict[str, str], names: Sequence[str]) -> str:
+def placement(host: str, labels: Mapping[str, str]) -> Placement:
+    """Where a host stands, by the labels of its node."""
+    return Placement(host, _first(labels, LEAF), _first(labels, POD), _first(labels, SITE))
+
+
+def _first(labels: Mapping[str, str], names: Sequence[str]) -> str:
     return next((labels[name] for name in names if labels.get(name)), "")
 
 

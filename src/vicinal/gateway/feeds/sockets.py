@@ -20,6 +20,7 @@ def new_socket(context: zmq.asyncio.Context, kind: int, limits: SocketLimits) ->
     """Not connected yet. It connects again by itself, after 0.1 to 2 s; a silent peer is given up after 15 s."""
     socket = context.socket(kind)
     socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.IPV6, 1)
     socket.setsockopt(zmq.RCVHWM, limits.waiting_messages)
     socket.setsockopt(zmq.MAXMSGSIZE, limits.message_bytes)
     socket.setsockopt(zmq.RECONNECT_IVL, 100)

@@ -1,0 +1,1 @@
+"""Discovery: which engines there are, asked of whoever runs them."""
