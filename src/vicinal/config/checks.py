@@ -11,6 +11,7 @@ from vicinal.config.dialects import dialects_can, dialects_exist
 from vicinal.config.fleet import Config, Endpoint
 from vicinal.config.problems import Key, key_text, nearest
 from vicinal.config.trust import trust_findings
+from vicinal.domain.capabilities import CAPABILITIES
 
 Finding = tuple[Key, str]
 
