@@ -19,6 +19,8 @@ class Fleet:
 
     `leaf` is each slot's number in `leaves`, which are in order of their names; the empty name is Unknown.
     `not_prefill` and `not_decode` cannot have that part in a pair, `not_whole` cannot serve a whole request.
+    `hand_offs` are the slots of each kind of hand-off, when there are several kinds; `alone` are those that can only be
+    half of a pair and have nobody of their kind to go with, None for nobody.
     A prompt shorter than `prompt_tokens_limit`, and a request of at most `request_tokens_max`, fit every endpoint;
     none fills more blocks than those of `block_tokens_min` would be. `decoding_max` is `sequences_max`, and no limit
     where nothing decodes.
@@ -68,6 +70,7 @@ class Fleet:
         self.prefills = np.array([e.role.prefills for e in endpoints], dtype=bool)
         self.decodes = np.array([e.role.decodes for e in endpoints], dtype=bool)
         self.hands_off = np.array([e.hands_off for e in endpoints], dtype=bool)
+        self.makes_copies = np.array([e.hands_off and e.hand_off.copies for e in endpoints], dtype=bool)
         self.kv_blocks = np.array([e.kv_blocks for e in endpoints], dtype=np.float64)
         self.kv_tokens = np.array([e.kv_tokens for e in endpoints], dtype=np.float64)
         self.block_tokens = np.array([e.block_tokens for e in endpoints], dtype=np.float64)
@@ -78,7 +81,9 @@ class Fleet:
         self.leaf = np.array([self.leaves.index(e.placement.leaf) for e in endpoints], dtype=np.intp)
         self.not_prefill = ~(self.prefills & self.hands_off)
         self.not_decode = ~(self.decodes & self.hands_off)
-        self.not_whole = ~self.decodes
+        self.not_whole = np.array([not e.serves_whole for e in endpoints], dtype=bool)
+        self.hand_offs = self._by_hand_off()
+        self.alone = self._without_partner() if self.hand_offs else None
         self.decoding_max = np.where(self.decodes, self.sequences_max, np.inf)
         self.prompt_tokens_limit = float(self.model_tokens_max.min(initial=np.inf))
         self.request_tokens_max = float(self.kv_tokens.min(initial=np.inf))
@@ -88,6 +93,24 @@ class Fleet:
             for model in {e.model for e in endpoints}
         }
         self._strangers = {model: None if mask.all() else ~mask for model, mask in self._models.items()}
+
+    def _by_hand_off(self) -> tuple[NDArray[np.bool_], ...]:
+        kinds = {endpoint.hand_off for endpoint in self.endpoints if endpoint.hands_off}
+        if len(kinds) < 2:
+            return ()
+        return tuple(
+            np.array([e.hands_off and e.hand_off is kind for e in self.endpoints], dtype=bool) for kind in sorted(kinds)
+        )
+
+    def _without_partner(self) -> NDArray[np.bool_] | None:
+        alone = np.zeros(len(self.endpoints), dtype=bool)
+        for kind in self.hand_offs:
+            present = kind & self.active
+            if not (present & self.decodes).any():
+                alone |= kind
+            elif not (present & self.prefills).any():
+                alone |= kind & self.not_whole
+        return alone if alone.any() else None
 
     def of_model(self, model: ModelId) -> NDArray[np.bool_]:
         """Active slots that serve `model`; none for a model that nobody serves."""

@@ -9,7 +9,7 @@ way of interactive ones delays them as much as any other. Prefill on an endpoint
 long as it computes; that is part of the price on every endpoint, and nothing where nobody decodes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import ceil
 
 import numpy as np
@@ -22,7 +22,7 @@ from vicinal.cluster.view import View
 from vicinal.cost.below import below, reusable_tokens
 from vicinal.cost.lag import LegLag
 from vicinal.cost.pathspeed import PathSpeeds
-from vicinal.cost.pools import Ends, Pools, by_role, pools, positions, whoever_hands_off
+from vicinal.cost.pools import Ends, Pools, by_role, pools, positions, whoever_makes_copies, without
 from vicinal.cost.price import PrefillPrice
 from vicinal.cost.sides import Below, DecodeSide, Floats, NetworkSide, PrefillSide
 from vicinal.cost.table import Table
@@ -52,6 +52,7 @@ class CostModel:
     def __init__(self, profile: Callable[[str], Fit], ends: Ends = by_role) -> None:
         self._profile = profile
         self._ends = ends
+        self._all_pairs: Pools | None = None
         self._pools: Pools | None = None
         self._copies: CostModel | None = None
         self._rebuilt: tuple[Fleet, Topology] | None = None
@@ -61,7 +62,7 @@ class CostModel:
 
     def rebuild(self, fleet: Fleet, topology: Topology) -> None:
         """The fleet changed: look up fits and paths anew."""
-        self._pools = pools(fleet, topology, self._profile, self._ends)
+        self._pools = self._all_pairs = pools(fleet, topology, self._profile, self._ends)
         self._rebuilt = fleet, topology
         self._copies = None
 
@@ -72,11 +73,17 @@ class CostModel:
         if self._copies is None:
             if self._rebuilt is None:
                 raise RuntimeError("CostModel.rebuild has not been called: no fleet is known")
-            made = CostModel(self._profile, whoever_hands_off)
+            made = CostModel(self._profile, whoever_makes_copies)
             made.price, made.speeds, made.lag = self.price, self.speeds, self.lag
             made.rebuild(*self._rebuilt)
             self._copies = made
         return self._copies
+
+    def avoid(self, pairs: Collection[tuple[int, int]]) -> None:
+        """Exactly these pairs of slots (prefill, decode) are left out of tables until `avoid` or `rebuild` is called
+        again, unless no pair would be left."""
+        assert self._all_pairs is not None
+        self._pools = without(self._all_pairs, pairs) if pairs else self._all_pairs
 
     @property
     def pools(self) -> Pools:
@@ -247,6 +254,7 @@ class CostModel:
             nominal_s_per_byte_by_level=pools.nominal_s_per_byte_by_level,
             least_latency_s=pools.least_latency_s,
             same=pools.same,
+            same_max=pools.same_max,
         )
 
     def _objective_s(self, request: Request) -> float:

@@ -1,19 +1,22 @@
 """What a decision table needs of the fleet alone: who is in which pool, the paths between the pools, and the fits.
 
-It is made when the fleet changes. Who hands nothing off (domain/endpoint.py) is in no pair: a fleet of such endpoints
-has no prefill pool, no paths, and a table of local plans only.
+It is made when the fleet changes, and when it changes who can be a pair: not one endpoint with itself, not two that
+hand off in different ways (domain/endpoint.py), not two whose hand-off failed a while ago. Who hands nothing off is in
+no pair: a fleet of such endpoints has no prefill pool, no paths, and a table of local plans only.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import replace as structs_replace
 from numpy.typing import NDArray
 
 from vicinal.cluster.fleet import Fleet
 from vicinal.cost.below import LoadRates, load_rates
 from vicinal.cost.sides import Floats, NetworkSide, Positions, PrefillSide
+from vicinal.domain.endpoint import HandOff
 from vicinal.enginemodel.fit import Fit, stack
 from vicinal.topology.graph import Level, Topology
 from vicinal.topology.pathtable import PathTable, path_table
@@ -40,6 +43,7 @@ class Pools:
     paths: PathTable
     least_latency_s: Floats
     same: Positions
+    same_max: int
     nominal_s_per_byte_by_level: Floats
     capacity_s_per_byte: Floats
     everybody_decodes: bool
@@ -65,8 +69,8 @@ def by_role(fleet: Fleet) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return fleet.prefills & fleet.hands_off, fleet.decodes
 
 
-def whoever_hands_off(fleet: Fleet) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    return fleet.hands_off, fleet.hands_off
+def whoever_makes_copies(fleet: Fleet) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return fleet.makes_copies, fleet.makes_copies
 
 
 def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit], ends: Ends = by_role) -> Pools:
@@ -77,8 +81,11 @@ def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit], ends:
     decode_slots = np.flatnonzero(may_decode & fleet.active)
     fits = [profile(endpoint.profile) for endpoint in fleet.endpoints]
     paths = path_table(topology, prefill_slots.tolist(), decode_slots.tolist())
+    if fleet.hand_offs:
+        kinds = np.array([list(HandOff).index(endpoint.hand_off) for endpoint in fleet.endpoints])
+        paths = _only(paths, kinds[prefill_slots][:, None] == kinds[decode_slots])
     least_latency_s = paths.latency_s.min(axis=0, initial=np.inf)
-    same = positions(~paths.distinct)
+    same, same_max = _gaps(paths)
     capacity_s_per_byte = np.append(1.0 / topology.bytes_per_s, 0.0)
     nominal = _nominal_s_per_byte_by_level(paths, capacity_s_per_byte)
     nobody = np.zeros(0)
@@ -91,6 +98,7 @@ def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit], ends:
         paths=paths,
         least_latency_s=least_latency_s,
         same=same,
+        same_max=same_max,
         nominal_s_per_byte_by_level=nominal,
         capacity_s_per_byte=capacity_s_per_byte,
         everybody_decodes=len(decode_slots) == len(fleet),
@@ -116,8 +124,33 @@ def pools(fleet: Fleet, topology: Topology, profile: Callable[[str], Fit], ends:
             nominal_s_per_byte_by_level=nominal,
             least_latency_s=least_latency_s,
             same=same,
+            same_max=same_max,
         ),
     )
+
+
+def without(pools: Pools, pairs: Collection[tuple[int, int]]) -> Pools:
+    """The same, but these pairs of slots cannot be, as long as that leaves any pair at all."""
+    paths = pools.paths
+    allowed = np.ones_like(paths.distinct)
+    for prefill, decode in pairs:
+        allowed &= (pools.prefill_slots[:, None] != prefill) | (pools.decode_slots != decode)
+    if not (allowed & paths.distinct).any():
+        return pools
+    paths = _only(paths, allowed)
+    same, same_max = _gaps(paths)
+    network = structs_replace(pools.no_network, paths=paths, same=same, same_max=same_max)
+    return replace(pools, paths=paths, same=same, same_max=same_max, no_network=network)
+
+
+def _only(paths: PathTable, allowed: NDArray[np.bool_]) -> PathTable:
+    """As for one endpoint with itself: no other pair has an infinite latency."""
+    return replace(paths, distinct=paths.distinct & allowed, latency_s=np.where(allowed, paths.latency_s, np.inf))
+
+
+def _gaps(paths: PathTable) -> tuple[Positions, int]:
+    """The pairs that cannot be, and how many of them a row has at most."""
+    return positions(~paths.distinct), int(np.count_nonzero(~paths.distinct, axis=1).max(initial=0))
 
 
 def _nominal_s_per_byte_by_level(paths: PathTable, capacity_s_per_byte: Floats) -> Floats:

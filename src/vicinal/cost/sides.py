@@ -68,8 +68,8 @@ class NetworkSide(Struct, frozen=True):
     """Per link, (2, links + 1) in seconds per byte: with this transfer joined, and what it adds to those there.
 
     `nominal_s_per_byte_by_level` is what a transfer of each level gets when all that can use its links at once do.
-    `least_latency_s` is that of the shortest path to each decode endpoint (D,). `same` lists the pairs that are one
-    endpoint, as rows and columns.
+    `least_latency_s` is that of the shortest path to each decode endpoint (D,). `same` lists the pairs that cannot be,
+    one endpoint as a rule, as rows and columns; no row has more of them than `same_max`.
     """
 
     paths: PathTable
@@ -78,6 +78,7 @@ class NetworkSide(Struct, frozen=True):
     nominal_s_per_byte_by_level: Floats
     least_latency_s: Floats
     same: Positions
+    same_max: int = 1
 
     @property
     def slowness_s_per_byte(self) -> Floats:

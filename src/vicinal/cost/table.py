@@ -179,7 +179,7 @@ class Table:
 
     @cached_property
     def usable(self) -> NDArray[np.bool_]:
-        """(P, D): both ends may serve, and they are not the same endpoint. For one row or column there is cheaper."""
+        """(P, D): both ends may serve, and can be a pair. For one row or column there is cheaper."""
         ends: NDArray[np.bool_] = ~self.prefill.blocked[:, None] & ~self.decode.blocked
         return ends & self.network.paths.distinct
 
@@ -192,7 +192,7 @@ class Table:
         return np.asarray(~self.prefill.blocked & self.network.paths.distinct[:, j])
 
     def _serving(self) -> NDArray[np.bool_]:
-        if not self.local_row or _free(self.decode.blocked) > 1:
+        if not self.local_row or _free(self.decode.blocked) > self.network.same_max:
             return ~self.prefill.blocked
         serving: NDArray[np.bool_] = np.any(self.usable, axis=1)
         return serving

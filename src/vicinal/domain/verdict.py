@@ -12,6 +12,7 @@ class Rule(StrEnum):
 
     MODEL = "model"
     TOO_LONG = "too_long"
+    PARTNER = "partner"
     UNHEALTHY = "unhealthy"
     TRIED = "tried"
     UNREACHABLE = "unreachable"

@@ -18,7 +18,7 @@ def as_copy(out: Filtered, match: Match) -> Filtered:
     request, fleet = out.request, out.view.fleet
     whole = (match.ready >= request.blocks) & (request.blocks > 0)
     target = np.array([endpoint.id == request.copy_to for endpoint in fleet.endpoints], dtype=bool) & fleet.active
-    return out.as_copy(whole, target & ~whole)
+    return out.as_copy(whole & fleet.makes_copies, target & ~whole & fleet.makes_copies)
 
 
 def copy_refusal(out: Filtered) -> Outcome:
@@ -32,6 +32,9 @@ def copy_refusal(out: Filtered) -> Outcome:
         return Outcome(Ending.REJECTED, "the prefix has no whole block of which anything is known")
     if not fleet.hands_off[slot]:
         return Outcome(Ending.REJECTED, f"{target} takes no KV from others (hand_off)")
+    if not fleet.makes_copies[slot]:
+        kind = fleet.endpoints[slot].hand_off
+        return Outcome(Ending.REJECTED, f"{target} hands off by {kind}, which is not known to leave a copy behind")
     against = [verdict.reason for verdict in out.verdicts() if verdict.endpoint == target]
     if against:
         return Outcome(Ending.NO_ENDPOINT, f"the prefix cannot be copied to {target}, which {against[0]}")

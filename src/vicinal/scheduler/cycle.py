@@ -25,7 +25,8 @@ from vicinal.scheduler.tracked import Tracked
 
 class Placed(Struct, frozen=True):
     """A choice that can be carried out. `compute_s` is the prefill's predicted compute where it will run,
-    `pool_wait_s` the mean wait for prefill when it was chosen, `ready_blocks` what of the prompt is ready there."""
+    `pool_wait_s` the mean wait for prefill when it was chosen, `ready_blocks` what of the prompt is ready there.
+    `concurrent`: both legs have to leave together, so decode is bound now."""
 
     decision: Decision
     prefill_slot: int
@@ -34,6 +35,7 @@ class Placed(Struct, frozen=True):
     pool_wait_s: float
     decode_bound: bool
     ready_blocks: int
+    concurrent: bool = False
 
 
 class Cycle:
@@ -73,6 +75,8 @@ class Cycle:
         ranking = Ranking(table, RANKED)
         if np.count_nonzero(table.serving):
             choice = self._policy.choose(request, table, ranking, self._chance)
+        elif not np.count_nonzero(table.usable_local):
+            return out  # those that have room are no pair with each other
         else:
             choice = self._policy.choose_whole(request, table, ranking, self._chance)
         leg = Leg.WHOLE if choice.i == table.local_row else Leg.PREFILL
@@ -140,6 +144,7 @@ class Cycle:
             table.pool_wait_s,
             choice.decode_bound,
             ready_blocks,
+            made.leg is Leg.PREFILL and self._state.fleet.endpoints[prefill_slot].hand_off.concurrent,
         )
 
 

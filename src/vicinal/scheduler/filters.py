@@ -31,8 +31,10 @@ class Filtered(Struct, frozen=True):
 
     @property
     def can_serve(self) -> bool:
-        masks = self.masks
+        masks, kinds = self.masks, self.view.fleet.hand_offs
         pair = _any_free(masks.prefill_blocked) and _any_free(masks.decode_blocked)
+        if pair and kinds:
+            pair = any(_any_free(masks.prefill_blocked | ~k) and _any_free(masks.decode_blocked | ~k) for k in kinds)
         return pair or _any_free(masks.local_blocked)
 
     def without_passing(self) -> "Filtered":
@@ -90,6 +92,8 @@ def _looked_at(request: Request, view: View, tried: set[EndpointId]) -> Iterator
         yield Rule.MODEL, others
     if prompt_tokens >= fleet.prompt_tokens_limit or most_tokens > fleet.request_tokens_max:
         yield Rule.TOO_LONG, (prompt_tokens >= fleet.model_tokens_max) | (_tokens(request, view) > fleet.kv_tokens)
+    if fleet.alone is not None:
+        yield Rule.PARTNER, fleet.alone
     if not view.all_usable:
         yield Rule.UNHEALTHY, ~view.known
     if tried:
@@ -144,6 +148,8 @@ def _words(rule: Rule, endpoint: Endpoint, slot: int, request: Request, view: Vi
             room = min(endpoint.model_tokens_max, endpoint.kv_tokens)
             least = max(tokens, request.prompt_tokens + 1)  # a model's length counts the answer wherever it is made
             return f"{least} tokens do not fit its {room}", "a shorter prompt"
+        case Rule.PARTNER:
+            return f"hands off by {endpoint.hand_off}, and nobody is there to go with it", "an endpoint of that kind"
         case Rule.UNHEALTHY:
             age_s = view.report_age_s[slot]
             if np.isinf(age_s):

@@ -22,7 +22,9 @@ class Reservations:
         self._cost = cost
 
     def plan(self, tracked: Tracked, placed: Placed, now: float) -> None:
-        """A plan was chosen: its prefill is queued, its decode pencilled, its blocks are on their way."""
+        """A plan was chosen: its prefill is queued, its decode pencilled, its blocks are on their way. Where both legs
+        leave together decode is bound: HBM is taken there, and the flow counts from now on, because the KV is sent
+        piece by piece while it is computed."""
         request, plan = tracked.request, placed.decision.chosen.plan
         state, slot = self._state, placed.prefill_slot
         self._cost.sent_off(placed.pool_wait_s, placed.compute_s, now)
@@ -30,7 +32,10 @@ class Reservations:
         state.mean_context_tokens += MEAN_GAIN * (request.prompt_tokens - state.mean_context_tokens)
         new_tokens = request.prompt_tokens - plan.cached_tokens
         state.ledger.open_prefill(tracked.id, PrefillWork(slot, placed.compute_s, new_tokens), now)
-        state.ledger.pencil_decode(tracked.id, self._decode_work(tracked, placed.decode_slot))
+        if placed.concurrent:
+            self._bind(tracked, placed)
+        else:
+            state.ledger.pencil_decode(tracked.id, self._decode_work(tracked, placed.decode_slot))
         tokens_there = None if plan.local else request.prompt_tokens
         self._hold_blocks(tracked, slot, tokens_there)
         state.index.expect(slot, request.block_hashes, now)
@@ -47,21 +52,20 @@ class Reservations:
 
     def hand_off(self, tracked: Tracked, placed: Placed, now: float) -> None:
         """Decode is bound: HBM is taken there, and the KV travels."""
-        plan, decision = placed.decision.chosen.plan, placed.decision
-        state, slot = self._state, placed.decode_slot
-        state.ledger.open_decode(tracked.id, self._decode_work(tracked, slot))
-        self._hold_blocks(tracked, slot, None)
-        state.index.expect(slot, tracked.request.block_hashes)
-        tracked.expected.append(slot)
-        kv_bytes = plan.moved_tokens * state.fleet.endpoints[slot].kv_bytes_per_token
-        path = state.topology.path(placed.prefill_slot, slot)
+        state, decision, kv_bytes = self._state, placed.decision, self._kv_bytes(placed)
+        path = state.topology.path(placed.prefill_slot, placed.decode_slot)
         slowest = max(
             ((1 + state.ledger.link_flows[link]) / state.topology.bytes_per_s[link] for link in path.links), default=0.0
         )
         tracked.transfer_promise_s = path.latency_s + kv_bytes * float(slowest)
         tracked.expected_start_s = now + (term(decision, "decode_ready") or 0.0)
         tracked.expected_step_s = term(decision, "first_step") or 0.0
-        state.start_transfer(tracked.id, placed.prefill_slot, slot, kv_bytes)
+        self._bind(tracked, placed)
+
+    def prefill_leg_over(self, tracked: Tracked, now: float) -> None:
+        """The prefill leg of a concurrent hand-off answered. How long it took says nothing of its queue alone: some
+        engines answer when the KV is gone."""
+        self._state.ledger.close_prefill(tracked.id, now)
 
     def first_token(self, tracked: Tracked, now: float) -> Warn | None:
         """The transfer, if any, is over. Returns a warning when its class of path has become alarmingly slow."""
@@ -91,6 +95,7 @@ class Reservations:
             if work is not None:
                 ledger.open_decode(tracked.id, work)
             return None
+        ledger.close_prefill(tracked.id, now)  # of a concurrent hand-off whose prefill leg is late to answer
         transfer = ledger.end_transfer(tracked.id)
         if transfer is not None:
             ledger.free_blocks(tracked.id, transfer.source)
@@ -122,6 +127,18 @@ class Reservations:
             if slot in left:
                 ledger.free_blocks(owner, slot)
         self._unexpect(tracked, [slot for slot in tracked.expected if slot in left])
+
+    def _bind(self, tracked: Tracked, placed: Placed) -> None:
+        state, slot = self._state, placed.decode_slot
+        state.ledger.open_decode(tracked.id, self._decode_work(tracked, slot))
+        self._hold_blocks(tracked, slot, None)
+        state.index.expect(slot, tracked.request.block_hashes)
+        tracked.expected.append(slot)
+        state.start_transfer(tracked.id, placed.prefill_slot, slot, self._kv_bytes(placed))
+
+    def _kv_bytes(self, placed: Placed) -> float:
+        per_token = self._state.fleet.endpoints[placed.decode_slot].kv_bytes_per_token
+        return placed.decision.chosen.plan.moved_tokens * per_token
 
     def _decode_work(self, tracked: Tracked, slot: int) -> DecodeWork:
         request = tracked.request

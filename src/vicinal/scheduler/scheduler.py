@@ -35,6 +35,7 @@ from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Leg
 from vicinal.domain.report import EndpointReport
 from vicinal.domain.request import Request
+from vicinal.scheduler.blame import Blame
 from vicinal.scheduler.copying import copy_refusal
 from vicinal.scheduler.cycle import Cycle, Placed
 from vicinal.scheduler.doubts import Doubts
@@ -68,6 +69,7 @@ class Scheduler:
         self.holding = Holding(settings.held_max, settings.hold_s_max)
         self.unseen = UnseenTokens()
         self.doubts = Doubts()
+        self.blame = Blame(state, cost)
         self.selfcheck = SelfCheck(state)
         self.reservations = Reservations(state, cost)
         self._chance = chance
@@ -102,6 +104,7 @@ class Scheduler:
                 self._change_fleet(endpoints, now)
                 return []
             case AlarmRang():
+                self.blame.expire(now)
                 for request_id in self.unseen.take_due(now):
                     self.reservations.begin_decode(self.requests[request_id], now)
                 return self._refuse_expired(now)
@@ -109,11 +112,10 @@ class Scheduler:
                 assert_never(event)
 
     def next_alarm(self) -> float | None:
-        """When `AlarmRang` is due: a held request's patience ends, or a first token that nobody sees is expected."""
-        held_s, unseen_s = self.holding.next_deadline_s(), self.unseen.next_s()
-        if held_s is None or unseen_s is None:
-            return unseen_s if held_s is None else held_s
-        return min(held_s, unseen_s)
+        """When `AlarmRang` is due: a held request's patience ends, a first token that nobody sees is expected, or a
+        pair that failed may be tried again."""
+        times_s = (self.holding.next_deadline_s(), self.unseen.next_s(), self.blame.next_s())
+        return min((at_s for at_s in times_s if at_s is not None), default=None)
 
     def _reported(self, report: EndpointReport, now: float) -> list[Effect]:
         slot = self.state.slot(report.endpoint)
@@ -132,6 +134,7 @@ class Scheduler:
                 self.reservations.abandon(tracked, left, now)
                 self.selfcheck.abandon(tracked, left)
         self.cost.rebuild(self.state.fleet, self.state.topology)
+        self.blame.fleet_changed([before[slot].id for slot in left])
         self.state.assume_strangers(self.cost.usual_prefill_s(), USUAL_PROMPT_TOKENS)
 
     def _progress(
@@ -173,15 +176,21 @@ class Scheduler:
         decision = placed.decision
         plan = decision.chosen.plan
         tracked.move(Move.PLAN)
-        tracked.begin(decision, placed.decode_bound, now)
+        tracked.begin(decision, placed.decode_bound, placed.concurrent, now)
         self.selfcheck.promise(tracked, placed.prefill_slot, placed.ready_blocks)
         self.reservations.plan(tracked, placed, now)
         tracked.move(Move.DISPATCH)
-        if decision.leg is Leg.WHOLE:
+        sent: list[Effect] = [Record(decision), Dispatch(tracked.id, tracked.attempt, decision.leg, plan.prefill, plan)]
+        if placed.concurrent:
+            self.selfcheck.pull_began(tracked, plan)
+            sent.append(Dispatch(tracked.id, tracked.attempt, Leg.DECODE, plan.decode, plan))
+        if tracked.leg is not Leg.PREFILL:
             self._expect_unseen(tracked, now)
-        return [Record(decision), Dispatch(tracked.id, tracked.attempt, decision.leg, plan.prefill, plan)]
+        return sent
 
     def _prefill_done(self, tracked: Tracked, event: PrefillDone, now: float) -> list[Effect]:
+        if tracked.prefilling:
+            return self._other_leg_done(tracked, event, now)
         if tracked.leg is not Leg.PREFILL or tracked.first_token_s is not None:
             return []
         tracked.cached_tokens = event.cached_tokens
@@ -205,6 +214,17 @@ class Scheduler:
         dispatch = Dispatch(tracked.id, tracked.attempt, Leg.DECODE, plan.decode, plan)
         return [*warnings, Record(placed.decision), dispatch]
 
+    def _other_leg_done(self, tracked: Tracked, event: PrefillDone, now: float) -> list[Effect]:
+        """The prefill leg of a concurrent hand-off answered, before or after the first token of its decode leg."""
+        tracked.cached_tokens = event.cached_tokens
+        tracked.prefill_done_s = now
+        self.reservations.prefill_leg_over(tracked, now)
+        if tracked.first_token_s is None:
+            tracked.move(Move.HAND_OFF if event.handed_off else Move.FIRST_TOKEN)
+            if not event.handed_off:
+                tracked.first_token_s = now
+        return [*self.selfcheck.compare(tracked)]
+
     def _expect_unseen(self, tracked: Tracked, now: float) -> None:
         """The leg under way brings the first token; when nobody will see it, wait for the time it is expected."""
         if not tracked.request.streamed:
@@ -219,11 +239,12 @@ class Scheduler:
         self.selfcheck.looked_up(tracked)
         self.selfcheck.pull_ended(tracked)
         warning = self.reservations.first_token(tracked, now)
+        self.blame.worked(tracked)
         return [warning] if warning else []
 
     def _finished(self, tracked: Tracked, event: RequestFinished, now: float) -> list[Effect]:
         warnings: list[Warn] = []
-        if event.cached_tokens is not None:
+        if event.cached_tokens is not None and not tracked.concurrent:
             tracked.cached_tokens = event.cached_tokens
         if tracked.leg is Leg.WHOLE:
             warnings = self.selfcheck.compare(tracked)
@@ -233,18 +254,23 @@ class Scheduler:
         return [*warnings, *self._end(tracked, Move.FINISH, Outcome(Ending.DONE), event.output_tokens, now)]
 
     def _leg_failed(self, tracked: Tracked, event: LegFailed, now: float) -> list[Effect]:
-        if event.leg is not tracked.leg or tracked.plan is None:
+        of_other = tracked.prefilling and event.leg is Leg.PREFILL
+        plan = tracked.plan
+        if plan is None or (event.leg is not tracked.leg and not of_other):
             return []
-        endpoint = tracked.plan.decode if event.leg is Leg.DECODE else tracked.plan.prefill
+        endpoint = plan.decode if event.leg is Leg.DECODE else plan.prefill
+        other = [Cancel(tracked.id, tracked.attempt)] if tracked.concurrent else []
         if event.client_fault:
-            return self._end(tracked, Move.FAIL, Outcome(Ending.REJECTED, event.reason), None, now)
-        self.state.lose(endpoint, now)
-        tracked.tried.add(endpoint)
+            return [*other, *self._end(tracked, Move.FAIL, Outcome(Ending.REJECTED, event.reason), None, now)]
+        self.blame.leg_failed(tracked, plan, endpoint, event.answered, now)
         lost = Warn("leg_failed", endpoint, f"{event.leg} leg on {endpoint} failed: {event.reason}")
+        if of_other and tracked.first_token_s is not None:
+            tracked.prefill_done_s = now  # its KV is there already: the decode leg goes on
+            return [lost]
         if event.started or tracked.first_token_s is not None:
             outcome = Outcome(Ending.STREAM_BROKEN, f"the engine failed while answering: {event.reason}")
-            return [lost, *self._end(tracked, Move.FAIL, outcome, None, now)]
-        return [lost, *self._try_again(tracked, event.reason, now)]
+            return [lost, *other, *self._end(tracked, Move.FAIL, outcome, None, now)]
+        return [lost, *other, *self._try_again(tracked, event.reason, now)]
 
     def _try_again(self, tracked: Tracked, reason: str, now: float) -> list[Effect]:
         """The attempt came to nothing and the client has seen none of it: plan again, unless it was the last."""

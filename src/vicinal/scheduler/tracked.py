@@ -30,6 +30,7 @@ class Tracked:
 
     `leg` is None while nothing is under way. `first_decision` is the plan that began the attempt, `decision` the last
     one made in it. `expected` lists the slots on which the index counts this request's blocks as filling.
+    `concurrent`: both legs left together; `leg` is then the decoding one, and `prefill_done_s` tells of the other.
     `pulling` is the plan whose decode endpoint has yet to pull what the plan says it lacks.
     """
 
@@ -43,6 +44,7 @@ class Tracked:
     attempt: int = 0
     plan: Plan | None = None
     decode_bound: bool = False
+    concurrent: bool = False
     decision: Decision | None = None
     leg: Leg | None = None
     first_decision: Decision | None = None
@@ -64,13 +66,19 @@ class Tracked:
     def move(self, move: Move) -> None:
         self.state = after(self.state, move)
 
-    def begin(self, decision: Decision, decode_bound: bool, now: float) -> None:
+    @property
+    def prefilling(self) -> bool:
+        """The prefill leg of a concurrent hand-off has not answered."""
+        return self.concurrent and self.prefill_done_s is None
+
+    def begin(self, decision: Decision, decode_bound: bool, concurrent: bool, now: float) -> None:
         """A new attempt starts with this plan; nothing that the one before saw is true of it."""
         self.attempt += 1
         self.decision = self.first_decision = decision
         self.plan = decision.chosen.plan
-        self.leg = Leg.WHOLE if self.plan.local else Leg.PREFILL
+        self.leg = Leg.WHOLE if self.plan.local else Leg.DECODE if concurrent else Leg.PREFILL
         self.decode_bound = decode_bound
+        self.concurrent = concurrent
         self.dispatched_s = now
         self.prefill_done_s = self.transfer_promise_s = None
         self.cached_tokens = self.promise = self.reuse = None

@@ -1,4 +1,8 @@
-"""The legs under way: what the scheduler dispatched becomes work on engines, and their outputs become events."""
+"""The legs under way: what the scheduler dispatched becomes work on engines, and their outputs become events.
+
+Where a hand-off is concurrent the decode leg starts beside the prefill leg: it takes its blocks, and its KV sets off
+when the prefill is done.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -22,12 +26,13 @@ class Legs:
         self._answered = answered
         self._running: dict[str, RunningLeg] = {}
         self._pulls: dict[str, Pull] = {}
+        self._early: dict[str, PullWanted] = {}
 
     def __len__(self) -> int:
         return len(self._running)
 
     def start(self, job: Job, dispatch: Dispatch, server: Server, source: Server | None, now: float) -> None:
-        """Give a leg to its engine. `source` has the prompt's KV where another engine did the prefill."""
+        """Give a leg to its engine. `source` has the prompt's KV where another engine did the prefill, or does it."""
         kind = dispatch.leg
         job.attempt = dispatch.attempt
         work_id = f"{job.request.id}/{dispatch.attempt}/{kind.value}"
@@ -36,8 +41,11 @@ class Legs:
         if server.engine is None:
             self._fail(leg, "connection refused")
             return
-        if kind is Leg.DECODE and (
-            source is None or source.engine is None or source.engine.claim(hold_id, now) is None
+        meeting = kind is Leg.DECODE and hold_id in self._running
+        if (
+            kind is Leg.DECODE
+            and not meeting
+            and (source is None or source.engine is None or source.engine.claim(hold_id, now) is None)
         ):
             self._fail(leg, "the KV that it was to pull is gone")
             return
@@ -54,8 +62,11 @@ class Legs:
             self._pulls[work_id] = Pull(hold_id, source, server)
 
     def pull(self, wanted: PullWanted, now: float) -> None:
-        """A decode leg has its blocks: the KV that it lacks sets off."""
+        """A decode leg has its blocks: the KV that it lacks sets off, once it is computed."""
         pull = self._pulls[wanted.id]
+        if pull.hold_id in self._running:
+            self._early[pull.hold_id] = wanted
+            return
         target = pull.target.endpoint
         kv_bytes = float(wanted.blocks * target.block_tokens * target.kv_bytes_per_token)
         job = self._running[wanted.id].job
@@ -82,6 +93,7 @@ class Legs:
             job.compute_s = end.finished_s - end.started_s - end.load_s
             job.cached_tokens, job.loaded_tokens = end.cached_tokens, end.loaded_tokens
             self._post(PrefillDone(job.request.id, leg.attempt, end.cached_tokens))
+            self._meet(end)
             return
         cached_tokens = None
         if leg.kind is Leg.WHOLE:
@@ -90,6 +102,16 @@ class Legs:
         job.done_s = end.finished_s
         self._post(RequestFinished(job.request.id, leg.attempt, end.output_tokens, cached_tokens))
         self._answered(job)
+
+    def _meet(self, end: Finished) -> None:
+        """A prefill is done. A decode leg that left with it has it kept from now on, and pulls if it is ready to."""
+        pull = self._pulls.get(f"{end.id.removesuffix(Leg.PREFILL.value)}{Leg.DECODE.value}")
+        if pull is None or pull.source.engine is None:
+            return
+        pull.source.engine.claim(end.id, end.finished_s)
+        wanted = self._early.pop(end.id, None)
+        if wanted is not None:
+            self.pull(wanted, end.finished_s)
 
     def cancel(self, job: Job, servers: Mapping[str, Server], now: float) -> list[Server]:
         """Drop a job's legs and what they left. Returns the servers that have news of it."""
@@ -122,6 +144,7 @@ class Legs:
         pull = self._pulls.pop(work_id, None)
         if pull is None:
             return
+        self._early.pop(pull.hold_id, None)
         if not self._transfers.abandon(work_id, now) and pull.source.engine is not None:
             pull.source.engine.release(pull.hold_id, now)
 

@@ -152,7 +152,7 @@ class Simulation:
     def _dispatch(self, dispatch: Dispatch, now: float) -> None:
         job = self._jobs[dispatch.request_id]
         server = self.servers[dispatch.endpoint]
-        source = self.servers[job.prefilled] if dispatch.leg is Leg.DECODE and job.prefilled else None
+        source = self.servers[dispatch.plan.prefill] if dispatch.leg is Leg.DECODE else None
         self._legs.start(job, dispatch, server, source, now)
         self._touch(server)
 
