@@ -196,6 +196,28 @@ def hands_off(scheduler: FakeScheduler, prefill: str = "p", decode: str = "d") -
     ends_on_failure(scheduler)
 
 
+def leaves_together(scheduler: FakeScheduler, prefill: str = "p", decode: str = "d", attempts: int = 1) -> None:
+    """The rule of a concurrent hand-off: both legs at once; a leg that fails cancels the other."""
+
+    def both(request_id: Any, attempt: int) -> list[Effect]:
+        joint = plan(prefill, decode)
+        return [
+            Dispatch(request_id, attempt, Leg.PREFILL, EndpointId(prefill), joint),
+            Dispatch(request_id, attempt, Leg.DECODE, EndpointId(decode), joint),
+        ]
+
+    def failed(event: LegFailed) -> list[Effect]:
+        cancel: list[Effect] = [Cancel(event.request_id, event.attempt)]
+        if event.attempt < attempts and not event.started:
+            return [*cancel, *both(event.request_id, event.attempt + 1)]
+        ending = Ending.STREAM_BROKEN if event.started else Ending.ENGINE_FAILED
+        return [*cancel, Answer(event.request_id, Outcome(ending, event.reason, 1.2))]
+
+    scheduler.on(RequestArrived, lambda e: both(e.request.id, 1))
+    scheduler.on(LegFailed, failed)
+    scheduler.on(ClientGone, lambda e: [Cancel(e.request_id, 1)])
+
+
 def goes_whole(scheduler: FakeScheduler, endpoint: str = "d") -> None:
     """The rule of a plan with one leg."""
     scheduler.on(RequestArrived, lambda e: [dispatch(e.request.id, Leg.WHOLE, endpoint)])
@@ -309,12 +331,15 @@ class World:
     def __init__(self) -> None:
         self.scheduler = FakeScheduler()
         self.engines: dict[str, FakeEngine] = {}
+        self.described: dict[str, dict[str, Any]] = {}
         self.gateway: Gateway
         self.port = 0
         self.captured: list[tuple[Event, float]] = []
         self._clients: list[Client] = []
 
-    async def engine(self, name: str, script: Script) -> FakeEngine:
+    async def engine(self, name: str, script: Script, **described: Any) -> FakeEngine:
+        """`described` is what its endpoint says besides the usual."""
+        self.described[name] = described
         engine = self.engines[name] = FakeEngine(script)
         await engine.start()
         return engine
@@ -338,7 +363,17 @@ class World:
     def endpoints(self) -> tuple[Endpoint, ...]:
         return tuple(
             Endpoint(
-                EndpointId(name), f"http://127.0.0.1:{engine.port}", Role.BOTH, ModelId("m"), "x", 10, 4, 1, 1000, 1e9
+                EndpointId(name),
+                f"http://127.0.0.1:{engine.port}",
+                Role.BOTH,
+                ModelId("m"),
+                "x",
+                10,
+                4,
+                1,
+                1000,
+                1e9,
+                **self.described[name],
             )
             for name, engine in self.engines.items()
         )
@@ -384,6 +419,7 @@ class Kit:
     dispatch = staticmethod(dispatch)
     hands_off = staticmethod(hands_off)
     goes_whole = staticmethod(goes_whole)
+    leaves_together = staticmethod(leaves_together)
     ends_on_failure = staticmethod(ends_on_failure)
     message = staticmethod(message)
     prefill_answer = staticmethod(prefill_answer)

@@ -6,7 +6,7 @@ names are known.
 
 from collections.abc import Callable, Iterator
 
-from vicinal.config.cluster import block_tokens, kv_blocks, kv_bytes_per_token
+from vicinal.config.cluster import block_tokens, hand_off, kv_blocks, kv_bytes_per_token
 from vicinal.config.dialects import dialects_can, dialects_exist
 from vicinal.config.fleet import Config, Endpoint
 from vicinal.config.problems import Key, key_text, nearest
@@ -76,6 +76,12 @@ def _addresses(config: Config) -> Iterator[tuple[Key, str]]:
                     continue
                 shared.add(address)
             yield ("endpoint", at, name), address
+        kind = hand_off(entry) if entry.dialect in CAPABILITIES else None
+        if kind is not None and kind.concurrent and entry.role.prefills:
+            meeting = f"{_address(entry.url).rpartition(':')[0]}:{entry.bootstrap_port}"
+            if entry.data_parallel_rank is None or meeting not in shared:
+                shared.add(meeting)
+                yield ("endpoint", at, "bootstrap_port"), meeting
 
 
 def _address(url: str) -> str:

@@ -42,6 +42,9 @@ class Common(msgspec.Struct, kw_only=True):
     ignore_eos: bool = False
     cache_salt: str | None = None
     kv_transfer_params: HandOff | None = None
+    bootstrap_host: str | None = None
+    bootstrap_port: int | None = None
+    bootstrap_room: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
 
 
 class CompletionBody(Common, kw_only=True):

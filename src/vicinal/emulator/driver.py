@@ -87,6 +87,10 @@ class EngineDriver:
     def claim(self, hold_id: str) -> Hold | None:
         return None if self._stopped else self.engine.claim(hold_id, self._clock.now())
 
+    def keeps(self, hold_id: str) -> bool:  # noqa: ARG002 (it was claimed)
+        """What is pulled from an engine directly was computed before."""
+        return True
+
     def release(self, hold_id: str, at_s: float) -> None:
         """What a finished prefill left here is not needed any more."""
         if not self._stopped:

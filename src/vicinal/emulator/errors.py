@@ -5,6 +5,14 @@ from typing import Any
 import msgspec
 
 
+class HandOffError(Exception):
+    """What a leg says of its hand-off cannot be followed. A real engine would answer 500, give wrong text, or die."""
+
+
+class HolderGoneError(Exception):
+    """The engine that a leg names does not answer."""
+
+
 class ApiError(Exception):
     """Becomes an answer of that status, or the last event of a stream that has begun."""
 
@@ -15,14 +23,21 @@ class ApiError(Exception):
         self.kind = kind
         self.param = param
 
-    def body(self) -> bytes:
+    def body(self, flat: bool = False) -> bytes:
+        """vLLM's shape, or, `flat`, SGLang's answers (its streams have vLLM's)."""
         error: dict[str, Any] = {
             "message": self.message,
             "type": self.kind,
             "param": self.param,
             "code": self.status,
         }
-        return msgspec.json.encode({"error": error})
+        return msgspec.json.encode({"object": "error", **error} if flat else {"error": error})
+
+
+def no_room() -> ApiError:
+    """An SGLang engine that runs as half of a pair got a request that names no room."""
+    text = "Invalid request: Disaggregated request received without bootstrap room id."
+    return ApiError(400, text, "BadRequestError", "bootstrap_room")
 
 
 def bad_value(message: str, param: str, value: object) -> ApiError:

@@ -1,4 +1,4 @@
-"""KV events as vLLM publishes them over ZMQ, with replay (vllm.distributed.kv_events; PROTOCOLS 1).
+"""KV events as vLLM and SGLang publish them over ZMQ, with replay (vllm.distributed.kv_events; PROTOCOLS 1).
 
 PUB sends [topic, sequence (8 bytes, big endian, from 0), msgpack [wall time, [events], rank]]. ROUTER answers
 ["", first sequence wanted] with what its bounded buffer still has, and an empty message numbered -1 at the end.
@@ -8,7 +8,8 @@ import asyncio
 import time
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import zmq
@@ -71,10 +72,18 @@ def to_event(change: CacheChange, block_tokens: int) -> KvEvent:
 
 
 class EventPublisher:
-    """Publishes one engine's cache changes. The replay buffer is bounded in batches and in bytes."""
+    """Publishes one engine's cache changes, each as the event that `to_event` makes of it. The replay buffer is bounded
+    in batches and in bytes."""
 
-    def __init__(self, block_tokens: int, buffer_batches: int = 10_000, buffer_bytes: int = 16 << 20) -> None:
+    def __init__(
+        self,
+        block_tokens: int,
+        buffer_batches: int = 10_000,
+        buffer_bytes: int = 16 << 20,
+        to_event: Callable[[CacheChange, int], Any] = to_event,
+    ) -> None:
         self._block_tokens = block_tokens
+        self._to_event = to_event
         self._buffer: deque[tuple[int, bytes]] = deque()
         self._buffer_batches = buffer_batches
         self._buffer_bytes_max = buffer_bytes
@@ -98,7 +107,7 @@ class EventPublisher:
     def publish(self, changes: Sequence[CacheChange]) -> None:
         if self._publishing is None or not changes:
             return
-        events = [to_event(change, self._block_tokens) for change in changes]
+        events = [self._to_event(change, self._block_tokens) for change in changes]
         payload = self._encoder.encode([time.time(), events, 0])
         self._publishing.send_multipart([TOPIC, self._sequence.to_bytes(8, "big"), payload], zmq.NOBLOCK)
         self._buffer.append((self._sequence, payload))

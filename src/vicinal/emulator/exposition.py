@@ -16,10 +16,10 @@ from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.work import Finished
 
 # fmt: off
-_LATENCY_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
+LATENCY_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
               80.0, 160.0, 640.0, 2560.0)
 _BETWEEN_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
-_REQUEST_S = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0,
+REQUEST_S = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0,
               960.0, 1920.0, 7680.0)
 _BYTES = tuple(2.0 ** (11 + 2 * i) for i in range(12))
 # fmt: on
@@ -57,11 +57,11 @@ class EngineMetrics(Collector):
         self._block_bytes = block_bytes
         self.finished = dict.fromkeys(("stop", "length", "abort", "error"), 0)
         self.between = Histogram(_BETWEEN_S)
-        self._first_token = Histogram(_LATENCY_S)
-        self._queue = Histogram(_REQUEST_S)
-        self._prefill = Histogram(_REQUEST_S)
-        self._decode = Histogram(_REQUEST_S)
-        self._whole = Histogram(_REQUEST_S)
+        self._first_token = Histogram(LATENCY_S)
+        self._queue = Histogram(REQUEST_S)
+        self._prefill = Histogram(REQUEST_S)
+        self._decode = Histogram(REQUEST_S)
+        self._whole = Histogram(REQUEST_S)
         self._pulled_bytes = Histogram(_BYTES)
         self._registry = CollectorRegistry()
         self._registry.register(self)

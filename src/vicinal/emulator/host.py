@@ -13,6 +13,7 @@ from vicinal.clock import ModelClock
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import EndpointId
 from vicinal.emulator.clock import DEBT_MAX
+from vicinal.emulator.rooms import Address, Rooms
 from vicinal.emulator.serving import Serving
 from vicinal.emulator.speech import Speech, TextCodec
 from vicinal.emulator.station import Station
@@ -66,6 +67,7 @@ class EmulatedFleet:
         self._holder_timeout_s = holder_timeout_s
         self._batched_tokens_max = batched_tokens_max
         self._transfers = Transfers(routing, self.clock)
+        self._rooms = Rooms(self._transfers, self.clock, lease_s)
         self._stations: dict[EndpointId, Station] = {}
         self._runners: dict[EndpointId, web.AppRunner] = {}
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -90,6 +92,7 @@ class EmulatedFleet:
         """This engine dies: its connections break, what it held and did is lost. The others learn it the hard way."""
         station = self._stations.pop(endpoint_id)
         station.driver.stop()
+        self._rooms.lose(station.driver)
         for other in self._stations.values():
             other.driver.lose_holder(station.driver)
         runner = self._runners.pop(endpoint_id, None)
@@ -118,6 +121,8 @@ class EmulatedFleet:
             self._codec,
             self._speech,
             self._find,
+            self._rooms,
+            self._has_bootstrap,
             self._emit_interval_s,
             self._natural_tokens,
             self._lease_s,
@@ -154,6 +159,9 @@ class EmulatedFleet:
 
     def _find(self, engine_id: str) -> Station | None:
         return next((s for s in self._stations.values() if s.engine_id == engine_id), None)
+
+    def _has_bootstrap(self, address: Address) -> bool:
+        return any(station.bootstrap == address for station in self._stations.values())
 
     def _figures(self, station: Station) -> dict[str, Any]:
         station.driver.refresh()

@@ -1,9 +1,20 @@
 """One leg of a request inside an emulated engine, as its HTTP handler sees it."""
 
 import asyncio
+from typing import Protocol
 
 from vicinal.domain.plan import Leg
 from vicinal.enginemodel.work import Finished, Work
+
+
+class Meeting(Protocol):
+    """What a leg knows of its partner (rooms.py)."""
+
+    def computed(self, at_s: float) -> None: ...
+
+    async def sent(self) -> str | None: ...
+
+    def break_up(self, reason: str, at_s: float) -> None: ...
 
 
 class LegBrokenError(Exception):
@@ -14,7 +25,7 @@ class RunningLeg:
     """`output` is what it says; `generated` tokens of it may be shown. The handler waits for `changed`, the driver
     says when.
 
-    `reason` is the finish_reason that its answer is going to have.
+    `reason` is the finish_reason that its answer is going to have. A leg of a bootstrap hand-off has a `meeting`.
     """
 
     def __init__(self, work: Work, output: bytes, request_id: str, kind: Leg, reason: str) -> None:
@@ -23,6 +34,7 @@ class RunningLeg:
         self.request_id = request_id
         self.kind = kind
         self.reason = reason
+        self.meeting: Meeting | None = None
         self.generated = 0
         self.finished: Finished | None = None
         self._broken: str | None = None

@@ -11,7 +11,7 @@ import msgspec
 
 from vicinal.domain.plan import Leg
 from vicinal.emulator.bodies import CHAT, COMPLETION, ChatBody, Common, HandOff
-from vicinal.emulator.errors import ApiError, bad_json, bad_value, too_long, unknown_model
+from vicinal.emulator.errors import ApiError, bad_json, bad_value, no_room, too_long, unknown_model
 from vicinal.emulator.speech import TextCodec
 from vicinal.tokenizer.errors import ChatError
 
@@ -20,8 +20,18 @@ COMPLETION_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
+class MeetsAt:
+    """Where the legs of a bootstrap hand-off meet."""
+
+    host: str
+    port: int
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
-    """`prompt` is packed little-endian uint32. `reason` is how the answer is going to end."""
+    """`prompt` is packed little-endian uint32. `reason` is how the answer is going to end. A leg of a hand-off that is
+    pulled has `hand_off`, one of a bootstrap hand-off `meets_at`."""
 
     chat: bool
     prompt: bytes
@@ -32,25 +42,21 @@ class Order:
     salt: bytes
     streamed: bool
     include_usage: bool
+    kind: Leg
     hand_off: HandOff | None
-
-    @property
-    def kind(self) -> Leg:
-        if self.hand_off is not None and self.hand_off.do_remote_decode:
-            return Leg.PREFILL
-        if self.hand_off is not None and self.hand_off.do_remote_prefill:
-            return Leg.DECODE
-        return Leg.WHOLE
+    meets_at: MeetsAt | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OrderReader:
-    """Reads orders for one engine. `natural_tokens`: how long a chat's answer is when nothing limits it."""
+    """Reads orders for one engine. `natural_tokens`: how long a chat's answer is when nothing limits it. `half` is the
+    leg that an engine takes which runs as half of a bootstrap pair, None for any other."""
 
     model: str
     tokens_max: int
     natural_tokens: int
     codec: TextCodec
+    half: Leg | None = None
 
     def completion(self, raw: bytes) -> Order:
         try:
@@ -109,6 +115,8 @@ class OrderReader:
         if output is None:
             # A model stops by itself somewhere, unless it is told to ignore that; then only its context ends it.
             output, reason = (room, "length") if body.ignore_eos else (min(self.natural_tokens, room), "stop")
+        if self.half is Leg.PREFILL:
+            output, reason = 1, "length"  # such an engine computes the prompt and cuts its answer by itself
         return Order(
             chat=chat,
             prompt=array("I", tokens).tobytes(),
@@ -119,5 +127,21 @@ class OrderReader:
             salt=(body.cache_salt or "").encode(),
             streamed=bool(body.stream),
             include_usage=bool(body.stream_options and body.stream_options.include_usage),
-            hand_off=body.kv_transfer_params,
+            kind=_pulled_leg(body.kv_transfer_params) if self.half is None else self.half,
+            hand_off=body.kv_transfer_params if self.half is None else None,
+            meets_at=None if self.half is None else _meets_at(body),
         )
+
+
+def _pulled_leg(hand_off: HandOff | None) -> Leg:
+    if hand_off is not None and hand_off.do_remote_decode:
+        return Leg.PREFILL
+    if hand_off is not None and hand_off.do_remote_prefill:
+        return Leg.DECODE
+    return Leg.WHOLE
+
+
+def _meets_at(body: Common) -> MeetsAt:
+    if body.bootstrap_host is None or body.bootstrap_room is None:
+        raise no_room()
+    return MeetsAt(body.bootstrap_host, body.bootstrap_port or 8998, body.bootstrap_room)

@@ -1,4 +1,4 @@
-"""The HTTP face of one emulated engine, as vLLM's API server has it, and the figures that vLLM does not have."""
+"""The HTTP face of one emulated engine, as its API server has it, and the figures that real ones do not have."""
 
 import asyncio
 import logging
@@ -13,11 +13,11 @@ from aiohttp import web
 
 from vicinal.domain.plan import Leg
 from vicinal.emulator.bodies import TOKENIZE, ChatBody
-from vicinal.emulator.errors import ApiError, bad_json, internal_error, too_long
+from vicinal.emulator.errors import ApiError, HandOffError, HolderGoneError, bad_json, internal_error, too_long
 from vicinal.emulator.leg import LegBrokenError, RunningLeg
 from vicinal.emulator.order import Order
 from vicinal.emulator.shapes import DONE, Heading, StreamShape, Usage, model_list
-from vicinal.emulator.station import HandOffError, HolderGoneError, Station
+from vicinal.emulator.station import Station
 from vicinal.enginemodel.spec import WorkTooLargeError
 from vicinal.enginemodel.work import Finished
 
@@ -36,7 +36,7 @@ class Serving:
         self._holder_timeout_s = holder_timeout_s
 
     def application(self) -> web.Application:
-        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_errors])
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[self._errors])
         app.router.add_post("/v1/completions", self._completions)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
@@ -44,6 +44,7 @@ class Serving:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_post("/tokenize", self._tokenize)
         app.router.add_post("/reset_prefix_cache", self._reset)
+        app.router.add_post("/flush_cache", self._reset)
         app.router.add_get("/emulator/stamps", self._stamps)
         app.router.add_get("/emulator/summary", self._figures)
         return app
@@ -58,12 +59,14 @@ class Serving:
         station = self._station
         request_id = request.headers.get("X-Request-Id") or uuid4().hex[:16]
         answer_id = ("chatcmpl-" if order.chat else "cmpl-") + request_id
-        heading = Heading(answer_id, int(time.time()), station.endpoint.model, station.fingerprint, order.chat)
+        face, model = station.face, station.endpoint.model
+        heading = face.heading(answer_id, int(time.time()), model, station.fingerprint, order.chat)
         if order.streamed:
             return await self._stream(request, order, heading, request_id)
         leg = await self._begin(order, answer_id, request_id)
         try:
             end = await leg.end()
+            await _handed_over(leg)
         except LegBrokenError as error:
             station.note_broken(leg, error)
             raise internal_error() from None
@@ -82,7 +85,7 @@ class Serving:
             await response.prepare(request)
             try:
                 leg = await self._begin(order, heading.id, request_id)
-                await self._write(response, leg, order, StreamShape(heading, self._station.speech))
+                await self._write(response, leg, order, self._station.face.stream(heading, self._station.speech))
             except ApiError as error:
                 await response.write(b"data: " + error.body() + b"\n\n" + DONE)
             await response.write_eof()
@@ -97,6 +100,8 @@ class Serving:
         try:
             while end is None:
                 end = await leg.changed(seen)
+                if end is not None:
+                    await _handed_over(leg)
                 upto = leg.work.content.output_tokens - 1 if end is not None else leg.generated
                 if upto > seen:
                     parts.append(shape.tokens(_words(leg, seen, upto)))
@@ -164,16 +169,22 @@ class Serving:
         self._station.driver.refresh()
         return _json(self._station.stamps.drain())
 
+    @web.middleware
+    async def _errors(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except ApiError as error:
+            body = error.body(self._station.face.flat_errors)
+            return web.Response(status=error.status, body=body, content_type="application/json")
+
     async def _figures(self, _: web.Request) -> web.Response:
         return _json(self._summary())
 
 
-@web.middleware
-async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except ApiError as error:
-        return web.Response(status=error.status, body=error.body(), content_type="application/json")
+async def _handed_over(leg: RunningLeg) -> None:
+    """An engine that prefills for a partner answers when the partner has the KV. Raises LegBrokenError."""
+    if leg.meeting is not None and leg.kind is Leg.PREFILL and (reason := await leg.meeting.sent()) is not None:
+        raise LegBrokenError(reason)
 
 
 def _words(leg: RunningLeg, first: int, last: int) -> "array[int]":

@@ -76,31 +76,36 @@ class Heading:
 
 
 class StreamShape:
-    """The events of one streamed answer, as bytes to be written in order."""
+    """The events of one streamed answer, as bytes to be written in order.
+
+    `chat_tail` and `text_tail` are what follows a token's text, `*_end` likewise where that token is the last.
+    """
+
+    chat_tail = b'},"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n'
+    chat_end = b'},"logprobs":null,"finish_reason":"%b","stop_reason":null,"token_ids":null}]}\n\n'
+    text_tail = (
+        b',"logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}\n\n'
+    )
+    text_end = (
+        b',"logprobs":null,"finish_reason":"%b","stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}\n\n'
+    )
+    chat_opening = (
+        b',"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,'
+        b'"finish_reason":null}],"prompt_token_ids":null,"prompt_text":null}\n\n'
+    )
 
     def __init__(self, heading: Heading, speech: Speech) -> None:
         self._heading = heading
         self._speech = speech
         kind = "chat.completion.chunk" if heading.chat else "text_completion"
         self._begin = b"data: " + _encode(heading.fields_of(kind))[:-1]
-        if heading.chat:
-            self._before = self._begin + b',"choices":[{"index":0,"delta":{"content":'
-            self._after = b'},"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n'
-        else:
-            self._before = self._begin + b',"choices":[{"index":0,"text":'
-            self._after = (
-                b',"logprobs":null,"finish_reason":null,"stop_reason":null,'
-                b'"prompt_token_ids":null,"token_ids":null}]}\n\n'
-            )
+        field = b'"delta":{"content":' if heading.chat else b'"text":'
+        self._before = self._begin + b',"choices":[{"index":0,' + field
+        self._after = self.chat_tail if heading.chat else self.text_tail
 
     def opening(self) -> bytes:
         """What goes before the first token: a chat's first event names the role."""
-        if not self._heading.chat:
-            return b""
-        return self._begin + (
-            b',"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,'
-            b'"finish_reason":null}],"prompt_token_ids":null,"prompt_text":null}\n\n'
-        )
+        return self._begin + self.chat_opening if self._heading.chat else b""
 
     def tokens(self, tokens: Sequence[int]) -> bytes:
         """One event for each token that is not the last."""
@@ -109,15 +114,8 @@ class StreamShape:
 
     def last(self, token: int, reason: str) -> bytes:
         """The event that ends the text: with its last token, and with the reason."""
-        word = self._speech.json_text(token)
-        if self._heading.chat:
-            ending = b'},"logprobs":null,"finish_reason":"%b","stop_reason":null,"token_ids":null}]}\n\n'
-        else:
-            ending = (
-                b',"logprobs":null,"finish_reason":"%b","stop_reason":null,'
-                b'"prompt_token_ids":null,"token_ids":null}]}\n\n'
-            )
-        return self._before + word + ending % reason.encode()
+        end = self.chat_end if self._heading.chat else self.text_end
+        return self._before + self._speech.json_text(token) + end % reason.encode()
 
     def usage(self, usage: Usage) -> bytes:
         tail = {"choices": [], "usage": usage.fields(brief=True), "system_fingerprint": self._heading.fingerprint}

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from vicinal.clock import ModelClock
@@ -10,10 +11,12 @@ from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.plan import Leg
 from vicinal.emulator.bodies import HandOff
 from vicinal.emulator.driver import EngineDriver
+from vicinal.emulator.errors import HandOffError, HolderGoneError
 from vicinal.emulator.events import EventPublisher
-from vicinal.emulator.exposition import EngineMetrics
+from vicinal.emulator.face import Face, face_of
 from vicinal.emulator.leg import LegBrokenError, RunningLeg
 from vicinal.emulator.order import Order, OrderReader
+from vicinal.emulator.rooms import Address, Meeting, Rooms
 from vicinal.emulator.speech import Speech, TextCodec
 from vicinal.emulator.stamps import Stamps
 from vicinal.emulator.transfers import Pull, Transfers
@@ -27,16 +30,8 @@ from vicinal.wire.stamps import Stamp
 _log = logging.getLogger(__name__)
 
 
-class HandOffError(Exception):
-    """These kv_transfer_params cannot be followed. A real engine would answer 500, give wrong text, or die."""
-
-
-class HolderGoneError(Exception):
-    """The engine that kv_transfer_params name does not answer."""
-
-
 class Station:
-    """`find` gives the living station of an engine id, or None."""
+    """`find` gives the living station of an engine id, or None; `serves` whether one has this bootstrap server."""
 
     def __init__(
         self,
@@ -47,6 +42,8 @@ class Station:
         codec: TextCodec,
         speech: Speech,
         find: Callable[[str], "Station | None"],
+        rooms: Rooms,
+        serves: Callable[[Address], bool],
         emit_interval_s: float,
         natural_tokens: int,
         lease_s: float,
@@ -64,18 +61,25 @@ class Station:
         self.endpoint = endpoint
         self.engine_id = str(uuid4())
         self.created = int(time.time())
+        self.face: Face = face_of(endpoint)
         self.fingerprint = f"vllm-0.32.0-{self.engine_id[:8]}"
         self.clock = clock
         self.codec = codec
         self.speech = speech
         self.stamps = Stamps()
-        self.publisher = EventPublisher(endpoint.block_tokens)
-        self.orders = OrderReader(endpoint.model, endpoint.model_tokens_max, natural_tokens, codec)
+        self.publisher = EventPublisher(endpoint.block_tokens, to_event=self.face.to_event)
+        half = self.face.half(endpoint)
+        self.orders = OrderReader(endpoint.model, endpoint.model_tokens_max, natural_tokens, codec, half)
+        self.bootstrap: Address | None = None
+        if half is Leg.PREFILL:
+            self.bootstrap = (urlsplit(endpoint.url).hostname or "", endpoint.bootstrap_port)
         self.hand_offs_refused = 0
         self._block_bytes = endpoint.block_tokens * endpoint.kv_bytes_per_token
         self._find = find
+        self._rooms = rooms
+        self._serves = serves
         engine = Engine(spec)
-        self.metrics = EngineMetrics(engine, endpoint.model, self._block_bytes)
+        self.metrics = self.face.metrics(engine, endpoint, self._block_bytes)
         self.driver = EngineDriver(
             engine,
             slot,
@@ -89,7 +93,7 @@ class Station:
 
     def begin(self, order: Order, answer_id: str, request_id: str) -> RunningLeg:
         """Start a leg. Raises HandOffError, HolderGoneError, or what Engine.submit raises."""
-        kind = order.kind
+        kind, meeting = order.kind, self._meeting(order)
         output = self.speech.tokens(order.prompt, order.output_tokens, order.seed)
         work = Work(
             id=f"{answer_id}-0-{uuid4().hex[:8]}",
@@ -97,18 +101,28 @@ class Station:
             hold=kind is Leg.PREFILL and order.reason == "length",
             pulls=kind is Leg.DECODE,
         )
-        pull = self._claim(order) if kind is Leg.DECODE else None
+        pull: Pull | None = None
+        if meeting is not None:
+            pull = Pull(meeting, meeting.name, self._block_bytes) if kind is Leg.DECODE else None
+        elif kind is Leg.DECODE:
+            pull = self._claim(order)
         leg = RunningLeg(work, output, request_id, kind, order.reason)
+        if meeting is not None:
+            meeting.join(kind, self.driver, leg)
         try:
             self.driver.submit(leg, pull)
-        except ValueError:
-            if pull is not None:
+        except ValueError as error:
+            if meeting is not None:
+                meeting.break_up(str(error), self.clock.now())
+            elif pull is not None:
                 pull.holder.release(pull.hold_id, self.clock.now())
             raise
         return leg
 
     def drop(self, leg: RunningLeg) -> None:
         """Nobody waits for this leg any more: because it is over, or because its client is gone."""
+        if leg.meeting is not None and leg.kind is Leg.PREFILL:
+            leg.meeting.break_up("the prefill leg was given up", self.clock.now())
         if self.driver.cancel(leg.work.id):
             self.metrics.finished["abort"] += 1
 
@@ -118,7 +132,7 @@ class Station:
 
     def hand_off(self, leg: RunningLeg, end: Finished) -> HandOff | None:
         """What a decode leg has to bring along to pull what this leg left; None when it left nothing."""
-        if end.held_blocks is None:
+        if end.held_blocks is None or leg.meeting is not None:
             return None
         return HandOff(
             do_remote_prefill=True,
@@ -130,6 +144,18 @@ class Station:
             remote_num_tokens=end.prompt_tokens,
             remote_prefill_cached_tokens=end.cached_tokens,
         )
+
+    def _meeting(self, order: Order) -> Meeting | None:
+        """Where the legs meet, if they do: at this engine's own bootstrap server, or at that of a living one."""
+        at = order.meets_at
+        if at is None:
+            return None
+        address = (at.host, at.port)
+        if self.bootstrap is not None and address != self.bootstrap:
+            raise HandOffError(f"the bootstrap server of {self.endpoint.id} is {self.bootstrap}, not {address}")
+        if not self._serves(address):
+            raise HolderGoneError(f"no bootstrap server answers at {at.host}:{at.port}")
+        return self._rooms.enter(address, at.room, order.kind, order.prompt)
 
     def _claim(self, order: Order) -> Pull:
         params = order.hand_off
@@ -151,6 +177,8 @@ class Station:
 
     def _leg_finished(self, leg: RunningLeg, end: Finished) -> None:
         self.metrics.leg_finished(end, leg.reason)
+        if leg.meeting is not None and leg.kind is Leg.PREFILL:
+            leg.meeting.computed(end.finished_s)
         self.stamps.add(
             Stamp(
                 request_id=leg.request_id,

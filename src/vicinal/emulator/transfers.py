@@ -18,7 +18,7 @@ from vicinal.topology.graph import Routing
 
 
 class Party(Protocol):
-    """An engine at one end of a transfer. `slot` is its position in the network."""
+    """An engine at one end of a transfer. `slot` is its position in the network; what it `keeps` can be sent."""
 
     @property
     def slot(self) -> int: ...
@@ -26,6 +26,8 @@ class Party(Protocol):
     def pulled(self, work_id: str, at_s: float) -> None: ...
 
     def release(self, hold_id: str, at_s: float) -> None: ...
+
+    def keeps(self, hold_id: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +47,32 @@ class Transfers:
         self.debt = ClockDebt()
         self._clock = clock
         self._ends: dict[str, tuple[Pull, Party]] = {}
+        self._early: dict[str, tuple[str, Pull, Party, int]] = {}
         self._alarm = Alarm(clock, self.pump)
         self._stopped = False
 
     def start(self, work_id: str, pull: Pull, target: Party, blocks: int, at_s: float) -> None:
+        """Send off; or, where the KV is not there yet, when `go` says so."""
+        if not pull.holder.keeps(pull.hold_id):
+            self._early[pull.hold_id] = (work_id, pull, target, blocks)
+            return
         self.debt.begin(at_s)
         self._ends[work_id] = (pull, target)
         self.network.start(work_id, pull.holder.slot, target.slot, float(blocks * pull.block_bytes), at_s)
         self._arm()
+
+    def go(self, hold_id: str, at_s: float) -> None:
+        """The KV of this hold is there now."""
+        early = self._early.pop(hold_id, None)
+        if early is not None:
+            self.start(*early, at_s)
 
     def abandon(self, work_id: str, pull: Pull, now: float) -> None:
         """The puller gives up: stop its flow, if it has begun, and tell the holder."""
         if self._ends.pop(work_id, None) is not None:
             self.network.cancel(work_id, now)
             self._arm()
+        self._early.pop(pull.hold_id, None)
         pull.holder.release(pull.hold_id, now)
 
     def pump(self, now: float) -> None:
