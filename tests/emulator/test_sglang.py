@@ -23,7 +23,8 @@ BLOCK_BYTES = 16 * 327_680
 
 @pytest.fixture
 async def sglang(make_rig: Any) -> Any:
-    return await make_rig(dialect="sglang", hand_off=HandOff.BOOTSTRAP)
+    """Patient enough for a machine that is busy with other things."""
+    return await make_rig(dialect="sglang", hand_off=HandOff.BOOTSTRAP, lease_s=1000.0)
 
 
 def room(number: int, port: int = 8998) -> dict[str, Any]:
@@ -123,7 +124,7 @@ async def test_half_of_a_pair_serves_nothing_without_a_room(sglang: Any) -> None
 
 @pytest.mark.parametrize("gone", ["p", "d1"])
 async def test_a_leg_that_is_given_up_breaks_the_other(make_rig: Any, gone: str) -> None:
-    sglang = await make_rig(dialect="sglang", hand_off=HandOff.BOOTSTRAP, speed=5.0)
+    sglang = await make_rig(dialect="sglang", hand_off=HandOff.BOOTSTRAP, lease_s=100.0, speed=5.0)
     body = {"model": "tiny", "prompt": [7] * 6000, "max_tokens": 2000} | room(11)
     other = "d1" if gone == "p" else "p"
     leaves = asyncio.create_task(sglang.post(gone, "/v1/completions", body))
@@ -141,7 +142,7 @@ async def test_a_leg_that_is_given_up_breaks_the_other(make_rig: Any, gone: str)
 
 @pytest.mark.parametrize("gone", ["p", "d1"])
 async def test_an_engine_that_dies_breaks_its_partners_leg(make_rig: Any, gone: str) -> None:
-    sglang = await make_rig(dialect="sglang", hand_off=HandOff.BOOTSTRAP, speed=5.0)
+    sglang = await make_rig(dialect="sglang", hand_off=HandOff.BOOTSTRAP, lease_s=100.0, speed=5.0)
     body = {"model": "tiny", "prompt": [7] * 6000, "max_tokens": 2000} | room(13)
     other = "d1" if gone == "p" else "p"
     dies = asyncio.create_task(sglang.post(gone, "/v1/completions", body))
