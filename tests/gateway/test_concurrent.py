@@ -299,6 +299,15 @@ async def test_a_mooncake_prefill_that_ends_the_text_is_the_answer(world, kit) -
         await asyncio.wait_for(d.seen[0].gone.wait(), 10)
 
 
+@pytest.mark.parametrize("dialect", ["vllm", "openai"])
+async def test_a_salt_goes_where_it_is_known(world, kit, dialect) -> None:
+    d = await world.engine("d", answers(WHOLE), dialect=dialect, hands_off=False)
+    kit.goes_whole(world.scheduler)
+    await world.start()
+    await world.ask(BODY | {"cache_salt": "tenantA"})
+    assert d.seen[0].body == (BODY | {"cache_salt": "tenantA"} if dialect == "vllm" else BODY)
+
+
 async def test_a_rank_is_named_in_every_request(world, kit) -> None:
     d = await world.engine("d", answers(WHOLE), data_parallel_rank=3)
     kit.goes_whole(world.scheduler)

@@ -11,6 +11,7 @@ from vicinal.domain.ids import RequestId
 from vicinal.domain.plan import Leg
 from vicinal.engines.errors import ErrorRules
 from vicinal.engines.handover import HandOver, PrefillLeg, Rendezvous
+from vicinal.engines.splicing import spliced
 from vicinal.gateway.directory import EndpointDirectory, Target
 from vicinal.gateway.engine_ids import EngineIds
 from vicinal.gateway.legs import HeldLeg, LegOwner, StreamLeg
@@ -65,8 +66,10 @@ class AttemptLegs:
             self._prefill(leg, target)
         elif effect.leg is Leg.DECODE:
             self._decode(leg, target)
-        else:
+        elif target.dialect.can.cache_salt:
             self._send(leg, target, self._body)
+        else:  # a server that does not know the field may refuse it
+            self._send(leg, target, spliced(self._body, {}, ("cache_salt",)))
 
     def cancel(self, attempt: int) -> None:
         """Abandon the legs of `attempt`, if they are the ones under way."""
