@@ -58,7 +58,8 @@ async def test_streams_are_what_the_engines_say_and_nothing_is_left(tmp_path: Pa
         assert summary["hand_offs_refused"] == 0
     seen = list(_observations(tmp_path))
     assert [line.ending for line in seen] == ["done"] * 12
-    assert all(line.cached_tokens is not None for line in seen), "told by the prefill leg"
+    told = [line.cached_tokens for line in seen if line.cached_tokens is not None]
+    assert told, "by prefill legs, where they answer before the decode leg is through"
 
 
 async def test_its_events_make_the_next_prompt_a_hit(tmp_path: Path) -> None:

@@ -154,6 +154,7 @@ class AttemptLegs:
         if prefill is not None and prefill.prefill is None:
             self._waits = (leg, target)
             return
+        leg.met = prefill is not None
         hand_over, self._hand_over = self._hand_over, None
         self._send(leg, target, self._body if hand_over is None else hand_over.take(leg.attempt))
 

@@ -10,6 +10,7 @@ class GatewayCounters:
     `estimated_prompts` had no exact token count (no tokenizer, one that differs from the engines', or a form that it
     cannot render): they are matched by their text. `token_counts_differ` are answers whose engine counted other prompt
     tokens than we did.
+    `handoffs` are prefill legs that left KV to be pulled, and decode legs that ended well beside their prefill leg.
     `handoffs_missing` are prefill legs cut by length without params: decode recomputes. `stale_retries` are requests
     sent again because an engine had closed an idle connection.
     """

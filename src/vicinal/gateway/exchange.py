@@ -181,9 +181,9 @@ class Exchange:
             return
         # cut by our one token but nothing to pull: the decode leg goes as it is and computes the prompt itself
         self._legs.prefilled(leg, answer.hand_over)
-        if concurrent or answer.hand_over is not None:
+        if answer.hand_over is not None:
             self._shared.counters.handoffs += 1
-        else:
+        elif not concurrent:
             self._shared.counters.handoffs_missing += 1
         self._shared.link.post(PrefillDone(self.id, leg.attempt, answer.usage.cached_tokens))
 
@@ -227,6 +227,7 @@ class Exchange:
 
     def _finished(self, leg: HeldLeg, output_tokens: int | None, cached_tokens: int | None) -> None:
         self._shared.forget(self.id)
+        self._shared.counters.handoffs += leg.met
         if output_tokens is not None:
             self._shared.lengths.observe(self._parsed.request.model, output_tokens)
         self._shared.link.post(RequestFinished(self.id, leg.attempt, output_tokens, cached_tokens))

@@ -34,7 +34,7 @@ class LegOwner(Protocol):
 
 class HeldLeg:
     """Collects a response of up to `answer_bytes`. `errors` are the rules of the engine's dialect. A prefill leg has
-    `prefill`, which made its body and reads its answer."""
+    `prefill`, which made its body and reads its answer; a decode leg that left together with one has `met` it."""
 
     def __init__(self, owner: LegOwner, leg: Leg, attempt: int, answer_bytes: int, errors: ErrorRules) -> None:
         self.leg = leg
@@ -42,6 +42,7 @@ class HeldLeg:
         self.errors = errors
         self.call: Call | None = None
         self.prefill: PrefillLeg | None = None
+        self.met = False
         self._owner = owner
         self._answer_bytes = answer_bytes
         self._status = 0
