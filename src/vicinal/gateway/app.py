@@ -35,13 +35,16 @@ def _ignore(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Watchers:
-    """Who is told what the core decides (and in how many wall seconds) and sees. `exposition` gives `/metrics`."""
+    """Who is told what the core decides (and in how many wall seconds) and sees. `exposition` gives `/metrics`;
+    `unready` says why no request should come now, "" while they may.
+    """
 
     record: Callable[[Decision, float], None] = _ignore
     observe: Callable[[Observation], None] = _ignore
     warn: Callable[[Warn], None] = _ignore
     capture: Callable[[Event, float], None] | None = None
     exposition: Callable[[], bytes] = bytes
+    unready: Callable[[], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,12 @@ class Gateway:
         parser = RequestParser(served.models, self.lengths, self.counters, served.trusted, self.matching, served.trust)
         self.copier = Copier(self.relay, parser)
         routes = Routes(
-            self.relay, parser, self.counters, watchers.exposition, lambda: not self._server.stopping, int(time.time())
+            self.relay,
+            parser,
+            self.counters,
+            watchers.exposition,
+            lambda: "stopping" if self._server.stopping else watchers.unready(),
+            int(time.time()),
         )
         self._server = HttpServer(routes.handle, self.limits, self._count_refusal)
 

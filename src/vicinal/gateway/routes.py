@@ -19,7 +19,8 @@ Answerer = Callable[[HttpRequest, Responder], None]
 
 
 class Routes:
-    """The hot routes go to the relay; the others answer from memory. `exposition` gives the metrics' text."""
+    """The hot routes go to the relay; the others answer from memory. `exposition` gives the metrics' text, `unready`
+    why no request should come now, "" while they may."""
 
     def __init__(
         self,
@@ -27,14 +28,14 @@ class Routes:
         parser: RequestParser,
         counters: GatewayCounters,
         exposition: Callable[[], bytes],
-        healthy: Callable[[], bool],
+        unready: Callable[[], str],
         started_unix_s: int,
     ) -> None:
         self._relay = relay
         self._parser = parser
         self._counters = counters
         self._exposition = exposition
-        self._healthy = healthy
+        self._unready = unready
         self._models = _model_list(list(parser.models.values()), started_unix_s)
         self._routes: dict[bytes, tuple[bytes, Answerer]] = {
             b"/v1/chat/completions": (b"POST", self._complete),
@@ -72,10 +73,10 @@ class Routes:
         responder.respond(200, JSON, self._models)
 
     def _health(self, _request: HttpRequest, responder: Responder) -> None:
-        if self._healthy():
-            responder.respond(200, JSON, b'{"status":"ok"}')
+        if reason := self._unready():
+            responder.respond(503, JSON, msgspec.json.encode({"status": reason}))
         else:
-            responder.respond(503, JSON, b'{"status":"stopping"}')
+            responder.respond(200, JSON, b'{"status":"ok"}')
 
     def _metrics(self, _request: HttpRequest, responder: Responder) -> None:
         responder.respond(200, _EXPOSITION, self._exposition())

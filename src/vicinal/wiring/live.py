@@ -91,6 +91,7 @@ class LiveSystem:
                 warn=self._warned,
                 capture=None if self._capture is None else self._captured,
                 exposition=self._exposition,
+                unready=self._unready,
             ),
         )
         self.metrics.count("gateway_events", "What the data path met", lambda: asdict(self.gateway.counters))
@@ -192,6 +193,16 @@ class LiveSystem:
     def reported(self) -> int:
         """How many endpoints have said something and can be used."""
         return int(np.count_nonzero(self.scheduler.state.view(self._clock.now()).usable))
+
+    def _unready(self) -> str:
+        """Why no request should come now: nobody could decode its answer. A decode endpoint can prefill, too."""
+        fleet = self.scheduler.state.fleet
+        ours = fleet.of_model(self._model.id)
+        usable = self.scheduler.state.view(self._clock.now()).usable & ours
+        if (usable & fleet.decodes).any():
+            return ""
+        answering = f"{np.count_nonzero(usable)} of {np.count_nonzero(ours)} endpoints answer"
+        return f"no endpoint that decodes {self._model.id} answers ({answering})"
 
     def state(self) -> Mapping[str, Any]:
         """What the scheduler believes now, for operators: a row per endpoint."""
