@@ -211,6 +211,21 @@ def test_a_batch_that_cannot_be_decoded_clears_what_its_removals_may_have_named(
     assert following.counts["undecodable_msgpack"] == 2
 
 
+def test_a_removal_that_cannot_be_read_clears_and_a_store_that_cannot_only_hides() -> None:
+    posted: list[Event] = []
+    complaints: list[str] = []
+    following = Following(ENGINE, posted.append, lambda kind, text: complaints.append(kind))
+    engine = Engine(buffered=9)
+    following.hear(engine.step({1}, False))
+    for number, bad in ((1, ["BlockStored", "no hashes"]), (2, ["BlockRemoved", "no hashes"])):
+        stored = ["BlockStored", [10 + number], None, [1], 1, None, "GPU"]
+        payload = msgspec.msgpack.encode([0.0, [stored, bad], 0])
+        following.hear([b"t", number.to_bytes(8, "big"), payload])
+    assert [getattr(event, "hashes", ()) for event in posted] == [(1,), (11,), ()]
+    assert posted[2] == BlocksCleared(ENGINE, 0, 2, "gap")
+    assert complaints == ["ignored_malformed_event", "ignored_malformed_removal"]
+
+
 def test_messages_that_are_not_three_frames_are_counted_and_change_nothing() -> None:
     posted: list[Event] = []
     following = Following(ENGINE, posted.append, lambda kind, text: None)

@@ -40,6 +40,7 @@ class Ignored(StrEnum):
     OTHER_PUBLISHER = "other_publisher"
     OTHER_RANK = "other_rank"
     MALFORMED_EVENT = "malformed_event"
+    MALFORMED_REMOVAL = "malformed_removal"  # what it named may still be believed to be there
 
 
 class UndecodableBatch(ValueError):  # noqa: N818 (what it is, not that it is an error, is the news)
@@ -187,7 +188,8 @@ class _Reader:
         try:
             outcome = self._translate(event)
         except (*_NOT_MSGPACK, struct.error):
-            outcome = Ignored.MALFORMED_EVENT
+            removal = _tagged(event)[0] == "BlockRemoved"
+            outcome = Ignored.MALFORMED_REMOVAL if removal else Ignored.MALFORMED_EVENT
         if isinstance(outcome, Ignored):
             self.ignored[outcome] += 1
         else:

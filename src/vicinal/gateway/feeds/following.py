@@ -1,9 +1,9 @@
 """What one engine's batches do to our belief about it: apply, replay, clear, begin a new incarnation. No socket in it.
 
 A lost store only hides a block; a lost removal makes us believe in one that is gone. So whatever is lost beyond replay,
-a batch that cannot be decoded, and a connection that came back with nobody to say that the engine is the same, clear
-what is believed of the endpoint (`BlocksCleared`, reason "gap") before the stream goes on. Nothing is posted when
-nothing is believed, as when a feed starts late on a bounded buffer.
+a batch that cannot be decoded or has a removal that cannot, and a connection that came back with nobody to say that the
+engine is the same, clear what is believed of the endpoint (`BlocksCleared`, reason "gap") before the stream goes on.
+Nothing is posted when nothing is believed, as when a feed starts late on a bounded buffer.
 
 What was given up for want of a replay may come back: `incomplete` says so, and `rebuild` begins it.
 """
@@ -17,7 +17,15 @@ from vicinal.engines.kv_events import DecodeBatch, Ignored, Source, UndecodableB
 from vicinal.engines.vllm.events import decode as decode_vllm
 from vicinal.gateway.feeds.sequence import SequenceTracker, Step
 
-_STRANGE = frozenset({Ignored.UNKNOWN_KIND, Ignored.UNKNOWN_MEDIUM, Ignored.OTHER_RANK, Ignored.MALFORMED_EVENT})
+_STRANGE = frozenset(
+    {
+        Ignored.UNKNOWN_KIND,
+        Ignored.UNKNOWN_MEDIUM,
+        Ignored.OTHER_RANK,
+        Ignored.MALFORMED_EVENT,
+        Ignored.MALFORMED_REMOVAL,
+    }
+)
 Complain = Callable[[str, str], None]
 """Called with the kind of a fault and its text, each time; the driver decides what to log."""
 
@@ -191,6 +199,9 @@ class Following:
             self.counts[f"ignored_{reason}"] += number_ignored
             if reason in _STRANGE:
                 self._complain(f"ignored_{reason}", f"batch {sequence} has events that are left out")
+        if batch.ignored[Ignored.MALFORMED_REMOVAL]:
+            self._clear("gap", sequence)
+            return
         for event in batch.events:
             self._believes = True
             self._post(event)
