@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -52,12 +51,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 @pytest.fixture
 def fresh(pair: Pair) -> Pair:
-    """The engines with empty prefix caches."""
+    """The engines with empty prefix caches, and that published: vLLM does so with its next step."""
     for engine in pair.both:
         assert engine.reset_prefix_cache()
+        engine.step()
     return pair
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path

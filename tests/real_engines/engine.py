@@ -124,9 +124,15 @@ class RealEngine:
         """What an operator does. The engine publishes it with its next step only."""
         return self._answers("POST", "/reset_prefix_cache")
 
-    def _answers(self, method: str, path: str) -> bool:
+    def step(self) -> None:
+        """One step with a prompt that fills no block."""
+        body = json.dumps({"model": MODEL, "prompt": [5, 6, 7], "max_tokens": 1}).encode()
+        assert self._answers("POST", "/v1/completions", body)
+
+    def _answers(self, method: str, path: str, body: bytes | None = None) -> bool:
+        asked = urllib.request.Request(self.url + path, body, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(urllib.request.Request(self.url + path, method=method), timeout=10.0) as answer:
+            with urllib.request.urlopen(asked, timeout=30.0) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
