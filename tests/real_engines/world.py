@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import random
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from vicinal.clock import ModelClock
 from vicinal.config.fleet import Config, Endpoint
 from vicinal.config.schema import Model, Record, Scheduler, Server
 from vicinal.domain.decision import Decision, Observation
+from vicinal.domain.ids import EndpointId
 from vicinal.domain.plan import Leg
 from vicinal.scheduler.validate import validate
 from vicinal.wiring.live import Listeners, LiveSystem
@@ -48,12 +48,18 @@ class World:
         async with self.http.get(f"{self.engines[engine].url}/metrics") as answer:
             return figures_of(await answer.text())
 
+    def endpoint(self, engine: str) -> EndpointId:
+        return next(endpoint.id for endpoint in self.live.fleet if endpoint.id == engine)
+
     def known(self, engine: str) -> int:
         """Blocks that the index believes the engine to hold."""
         state = self.live.scheduler.state
-        slot = state.slot(self.live.fleet[list(self.engines).index(engine)].id)
-        assert slot is not None
-        return state.index.blocks_held(slot)
+        return state.index.blocks_held(state.fleet.slots[self.endpoint(engine)])
+
+    def heard_of(self, engine: str, kind: str) -> float:
+        """How often the feed of the engine's events met something."""
+        labels = {"endpoint": engine, "feed": "kv_events", "kind": kind}
+        return self.live.metrics.registry.get_sample_value("vicinal_feed_events_total", labels) or 0.0
 
     async def until_idle(self) -> None:
         async with asyncio.timeout(60.0):
@@ -63,9 +69,8 @@ class World:
 
     async def until_quiet(self, engine: str, still_s: float = 0.5) -> None:
         """Until the engine's events say nothing new for a while."""
-        slot = self.live.scheduler.state.slot(self.live.fleet[list(self.engines).index(engine)].id)
-        assert slot is not None
-        heard = self.live.scheduler.state.events_s
+        state = self.live.scheduler.state
+        slot, heard = state.fleet.slots[self.endpoint(engine)], state.events_s
         while True:
             before = heard[slot]
             await asyncio.sleep(still_s)
@@ -163,7 +168,3 @@ async def limited(limit: int, jobs: Sequence[Any]) -> list[Any]:
             return await job
 
     return await asyncio.gather(*map(one, jobs))
-
-
-def stopwatch() -> float:
-    return time.monotonic()

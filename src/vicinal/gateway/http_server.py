@@ -78,7 +78,8 @@ class HttpServer:
         if self._connections:
             self._all_closed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._all_closed.wait(), limit_s)
+                async with asyncio.timeout(limit_s):
+                    await self._all_closed.wait()
 
     def _sweep(self) -> None:
         now_s = self.loop.time()

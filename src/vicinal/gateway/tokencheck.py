@@ -137,7 +137,8 @@ class TokenCheck:
             if drifts:
                 self._explain(drifts)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), self._again_s)
+                async with asyncio.timeout(self._again_s):
+                    await self._changed.wait()
 
     def _explain(self, drifts: int) -> None:
         """Counts differ, and engines were asked again: a warning, once, if none of them tokenises a probe otherwise."""
