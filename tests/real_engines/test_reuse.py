@@ -35,6 +35,9 @@ async def test_predicted_hits_are_the_engines_hits(
         causes = Counter(seen.reuse for _, seen in here.plans())
         with capsys.disabled():
             print(f"\n{len(asked)} requests, causes: {dict(causes)}")
+            for first, seen in here.plans():
+                if seen.reuse not in (Reuse.EXACT, Reuse.EVICTED_MEANWHILE):
+                    print(seen.reuse, seen.predicted_cached_tokens, seen.ready_tokens, seen.cached_tokens, first.at_s)
         assert sum(causes.values()) == len(asked)
         assert causes[Reuse.EXACT] > len(asked) / 4
         assert sum(bool(seen.cached_tokens) for _, seen in here.plans()) > len(asked) / 4, "there was something to hit"
