@@ -1,5 +1,7 @@
 """Copies of prefixes: requests without a client, from whoever holds the prefix to where it is wanted."""
 
+from collections import Counter
+
 import pytest
 
 from tests.builders import racks, request, tokens
@@ -18,7 +20,17 @@ def copy(name: str, target: str, prompt: object = PREFIX) -> Request:
     return request(name, prompt, output_tokens=1, copy_to=EndpointId(target))  # type: ignore[arg-type]
 
 
-@pytest.mark.mission("C5", "B9")
+def leases(play: Play) -> Counter[str]:
+    """Blocks that are being read, by endpoint."""
+    state = play.scheduler.state
+    found: Counter[str] = Counter()
+    for group in state.index.groups():
+        for copy in group.copies:
+            found[state.fleet.endpoints[copy.slot].id] += group.blocks if copy.readers else 0
+    return +found
+
+
+@pytest.mark.mission("C5", "B9", "B14", "B16")
 @pytest.mark.parametrize("target", ["r1-p2", "r2-d1", "r1-d1"])
 def test_a_holder_prefills_and_the_target_pulls_whatever_their_roles(target: str) -> None:
     play = Play()
@@ -28,11 +40,13 @@ def test_a_holder_prefills_and_the_target_pulls_whatever_their_roles(target: str
     assert (sent.leg, sent.endpoint, sent.plan.decode) == (Leg.PREFILL, "r1-p1", target)
     assert decision.chosen.plan.action is Action.MIGRATE
     assert decision.chosen.plan.cached_tokens == 4080, "the holder computes the last block again, as every engine does"
+    assert leases(play) == {"r1-p1": 256}, "what is read is not to be given up"
     sent = only(Dispatch, play.prefilled("c", 0.1, cached=4080))
     assert (sent.leg, sent.endpoint, sent.plan.moved_tokens) == (Leg.DECODE, target, 4096)
     seen = only(RecordObservation, play.finished("c", 0.2, tokens=1)).observation
     assert seen.ending == Ending.DONE
     assert idle(play)
+    assert not leases(play)
 
 
 @pytest.mark.mission("C5")
@@ -41,6 +55,16 @@ def test_the_nearest_of_several_holders_is_taken() -> None:
     for holder in ("r1-p1", "r2-p1", "r2-d2"):
         play.stored(holder, PREFIX)
     assert only(Dispatch, play.arrive(copy("c", "r1-d1"))).endpoint == "r1-p1"
+
+
+def test_a_source_that_leaves_takes_its_lease_along() -> None:
+    play = Play()
+    play.stored("r1-p1", PREFIX)
+    play.arrive(copy("c", "r1-p2"))
+    play.fleet([endpoint for endpoint in racks() if endpoint.id != "r1-p1"])
+    assert not leases(play)
+    play.gone("c")
+    assert idle(play)
 
 
 def test_only_the_target_may_take_it_when_the_prefill_is_done() -> None:

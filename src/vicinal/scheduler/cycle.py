@@ -89,6 +89,8 @@ class Cycle:
         if not out.can_serve:
             return out
         table = self._cost.copies.table(request, out.view, match.expected, out.masks)
+        if not np.count_nonzero(table.serving):
+            return out
         ranking = Ranking(table, RANKED)
         best = ranking.drawn(self._chance)[0]
         choice = Choice(best.i, best.j, f"cheapest holder to copy from: {best.total_s:.3f} s", decode_bound=True)

@@ -7,9 +7,10 @@ from vicinal.cluster.state import ClusterState
 from vicinal.cost.model import CostModel, blocks_needed
 from vicinal.domain.effects import Warn
 from vicinal.domain.plan import Leg
+from vicinal.domain.request import HASH_BYTES
 from vicinal.scheduler.cycle import Placed
 from vicinal.scheduler.observing import prefill_s, term
-from vicinal.scheduler.tracked import Tracked
+from vicinal.scheduler.tracked import Leased, Tracked
 
 MEAN_GAIN = 0.05
 
@@ -40,6 +41,9 @@ class Reservations:
         self._hold_blocks(tracked, slot, tokens_there)
         state.index.expect(slot, request.block_hashes, now)
         tracked.expected.append(slot)
+        if request.copy_to is not None:
+            blocks = state.index.lease(slot, request.block_hashes)
+            tracked.leased = Leased(slot, request.block_hashes[: blocks * HASH_BYTES])
 
     def prefill_done(self, tracked: Tracked, now: float) -> None:
         """The prefill is over, and where to decode is open again: the pencil mark would count against its own place."""
@@ -109,6 +113,7 @@ class Reservations:
     def release(self, tracked: Tracked, now: float) -> None:
         self._state.ledger.release(tracked.id, now)
         self._unexpect(tracked, tracked.expected)
+        self._unlease(tracked)
 
     def abandon(self, tracked: Tracked, left: Collection[int], now: float) -> None:
         """The endpoints of these slots left the fleet: what is reserved on them stands in nobody's way any more, and
@@ -127,6 +132,8 @@ class Reservations:
             if slot in left:
                 ledger.free_blocks(owner, slot)
         self._unexpect(tracked, [slot for slot in tracked.expected if slot in left])
+        if tracked.leased is not None and tracked.leased.slot in left:
+            self._unlease(tracked)
 
     def _bind(self, tracked: Tracked, placed: Placed) -> None:
         state, slot = self._state, placed.decode_slot
@@ -158,3 +165,8 @@ class Reservations:
         for slot in tuple(slots):
             self._state.index.unexpect(slot, tracked.request.block_hashes)
             tracked.expected.remove(slot)
+
+    def _unlease(self, tracked: Tracked) -> None:
+        if tracked.leased is not None:
+            self._state.index.release(tracked.leased.slot, tracked.leased.hashes)
+            tracked.leased = None

@@ -24,6 +24,14 @@ class Promise:
     losses_to: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """A chain whose copies in a slot a copy reads: they are not to be given up before it is made."""
+
+    slot: int
+    hashes: bytes
+
+
 @dataclass(slots=True)
 class Tracked:
     """What is below `attempt` is of the current attempt; times are on the driver's clock, None until they come.
@@ -49,6 +57,7 @@ class Tracked:
     leg: Leg | None = None
     first_decision: Decision | None = None
     expected: list[int] = field(default_factory=list)
+    leased: Leased | None = None
     dispatched_s: float | None = None
     prefill_done_s: float | None = None
     transfer_promise_s: float | None = None
