@@ -62,7 +62,7 @@ def test_somebody_must_decode_and_need_not_prefill_apart() -> None:
         (2, {"kv_blocks": 9}, "endpoint[2].kv_tokens", "kv_blocks says it already"),
         (2, {"kv_tokens": 15}, "endpoint[2].kv_tokens", "less than one block, which has 16 tokens"),
         (2, {"host_tokens": 15}, "endpoint[2].host_tokens", "less than one block, which has 16 tokens"),
-        (2, {"ssd_tokens": 160}, "endpoint[2].ssd_tokens", "give host_tokens"),
+        (2, {"host_tokens": 0, "ssd_tokens": 160}, "endpoint[2].ssd_tokens", "give host_tokens"),
         (2, {"block_tokens": 32}, "endpoint[2].block_tokens", '"r1-d1" has block_tokens 32 and "r1-p1" has 16'),
         (2, {"kv_bytes_per_token": 7}, "endpoint[2].kv_bytes_per_token", 'kv_bytes_per_token 7 and "r1-p1" has 327680'),
         (1, {"host": "r2-p1-host"}, "endpoint[4].host", '"r2-p1-host" is under leaf "r1" and under leaf "r2"'),

@@ -41,6 +41,9 @@ def test_the_default_cluster_is_as_described() -> None:
     text = read("docs/emulator.md")
     assert f"of `{config.model.profile}`: 1.2 M tokens" in text
     assert {endpoint.kv_tokens for endpoint in fleet} == {1_200_000}
+    assert {endpoint.host_blocks * endpoint.block_tokens for endpoint in fleet} == {4_000_000}
+    assert {endpoint.host_bytes_per_s for endpoint in fleet} == {128e9}
+    assert "4 M in host memory (1.3 TB, read at 128 GB/s)" in text
     assert {links[f"leaf/{leaf}/up"] for leaf in ("r1", "r2")} == {12.5e9}
     assert "8:1 (12.5 GB/s" in text
 

@@ -43,5 +43,5 @@ async def test_an_evicted_prompt_goes_back_to_the_host_memory_that_has_it(tmp_pa
     assert 0 < loaded <= again.predicted_cached_tokens == PROMPT_TOKENS - 16
     assert again.cache_state == "host"
     assert again.cache_location == again.selected_worker[0]
-    assert again.estimated_cache_cost == pytest.approx(loaded * 327_680 / 55e9, rel=1e-4)
+    assert again.estimated_cache_cost == pytest.approx(loaded * 327_680 / 128e9, rel=1e-4)
     assert {line.reuse for line in lines if isinstance(line, ObservationRecord)} == {"exact"}

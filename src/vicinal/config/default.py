@@ -2,7 +2,8 @@
 distance matters (leaf uplinks oversubscribed 8:1).
 
 An endpoint is Llama-3.1-70B on 8 H100 with tensor parallelism: 80 layers × 8 KV heads × 128 × 2 (K and V) × 2 bytes =
-327,680 bytes of KV per token; 640 GB of HBM less 141 GB of weights and working space leave about 1.2 M tokens.
+327,680 bytes of KV per token; 640 GB of HBM less 141 GB of weights and working space leave about 1.2 M tokens. Its
+host's memory keeps 4 M more (1.3 TB), which eight GPUs together read at 128 GB/s (what Mooncake reckons with).
 """
 
 from vicinal.config.fleet import Config, Endpoint, Network
@@ -43,6 +44,8 @@ def default_cluster(
                     pod="pod1",
                     site="site1",
                     kv_tokens=1_200_000,
+                    host_tokens=4_000_000,
+                    host_gbytes_per_s=128.0,
                     events_url=f"tcp://{host}:{port + 1}",
                     replay_url=f"tcp://{host}:{port + 2}",
                 )

@@ -1,7 +1,8 @@
 """Clusters made from a few numbers, for simulations: `racks=4,prefill=2,decode=2,oversubscription=8`.
 
 Every rack has the same endpoints, each a host of its own. The figures default to those of the default cluster
-(config/default.py): Llama-3.1-70B on 8 H100. Nothing of such a cluster can be called, so its addresses are made up.
+(config/default.py): Llama-3.1-70B on 8 H100, but for the tiers below HBM: there are none unless they are asked for.
+Nothing of such a cluster can be called, so its addresses are made up.
 """
 
 from collections.abc import Iterator, Mapping
