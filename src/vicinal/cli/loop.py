@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Coroutine, Iterator
@@ -22,12 +23,20 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """
     gc.collect()
     gc.freeze()
+    _allow_open_files()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return runner.run(main)
         except asyncio.CancelledError:
             sys.exit("stopped at once: answers under way are cut off")
+
+
+def _allow_open_files() -> None:
+    """As many as the system allows: an engine that is followed takes six to eight, and a usual soft limit is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # some systems say "unlimited" and mean less
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @contextlib.contextmanager

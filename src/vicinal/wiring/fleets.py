@@ -23,6 +23,11 @@ from vicinal.wiring.pods import api_address, entry_of, pod_defaults, together
 
 log = logging.getLogger("vicinal")
 
+SHARE_MAX = 0.1
+"""Of the time, what changes may take: nothing else is decided meanwhile, and in a roll-out pods change all the time."""
+
+REST_S_MAX = 30.0
+
 
 class FleetSources:
     """Tells a live system which endpoints there are. Made before the system starts, inside its event loop.
@@ -93,11 +98,14 @@ class FleetSources:
         while True:
             await self._due.wait()
             self._due.clear()
+            began_s = asyncio.get_running_loop().time()
             async with self._turn:
                 try:
                     await self._renew()
                 except ValueError as error:
                     log.error("the pods are not taken over, the fleet stays as it was:\n%s", error)
+            took_s = asyncio.get_running_loop().time() - began_s
+            await asyncio.sleep(min(REST_S_MAX, took_s * (1.0 / SHARE_MAX - 1.0)))
 
     async def _renew(self) -> None:
         section = self._config.kubernetes

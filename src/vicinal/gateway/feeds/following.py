@@ -35,7 +35,7 @@ class Following:
 
     `counts` has: batches, events, repeats, gaps, lost_batches, restarts, doubts, replays, replayed_batches, rebuilds,
     other_topic, `undecodable_KIND` and `ignored_REASON`. Batches may be any bytes; `post` must not raise. `incomplete`
-    is True while a replay from the start might bring back what was given up.
+    is True while a replay from the start might bring back what was given up, `believes` while anything is believed.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Following:
         self._decode = decode
         self._rank = rank
         self._other_groups: set[int] = set()
-        self._believes = False
+        self.believes = False
         self._topic: bytes | None = None
 
     def connected(self) -> None:
@@ -111,7 +111,7 @@ class Following:
     def doubt(self) -> None:
         """A connection began and no replay says whether the engine behind it is the one from before."""
         self.incomplete = True
-        if self._believes:
+        if self.believes:
             self.counts["doubts"] += 1
             self._clear("gap", self._tracker.next)
 
@@ -203,7 +203,7 @@ class Following:
             self._clear("gap", sequence)
             return
         for event in batch.events:
-            self._believes = True
+            self.believes = True
             self._post(event)
 
     def _restart(self) -> None:
@@ -215,12 +215,12 @@ class Following:
         self.incomplete = False
         self._other_groups.clear()
         self._tracker.restart()
-        self._believes = False
+        self.believes = False
         self._post(BlocksCleared(self._endpoint, self.incarnation, 0, reason))
 
     def _clear(self, reason: str, sequence: int) -> None:
-        if self._believes:
-            self._believes = False
+        if self.believes:
+            self.believes = False
             self._post(BlocksCleared(self._endpoint, self.incarnation, sequence, reason))
 
     def _undecodable(self, kind: str, text: str) -> None:

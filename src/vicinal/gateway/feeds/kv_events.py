@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 QUIET_MAX = 64
 """The longest pause between two questions to an engine that stays silent, in `quiet_s`."""
 
+STRANGER_FACTOR = 10.0
+"""How much longer a replay is waited for while nothing is believed of the engine."""
+
 PAUSE_S = (0.1, 2.0)
 """Shortest and longest pause before the next connection, when one was lost without a message."""
 
@@ -207,10 +210,12 @@ class KvEventFeed:
 
     async def _replay(self) -> Step | None:
         """One replay. None when it was complete, RESTART when it shows a new life, GAP when the engine fell silent."""
+        # While nothing is believed no removal waits behind it, and a whole fleet may be asked at once.
+        patience_s = self._replay_timeout_s * (1.0 if self._following.believes else STRANGER_FACTOR)
         with self._question(self._following.begin_replay()) as question:
             try:
                 await question.ask()
-                frames = await question.answer(self._replay_timeout_s)
+                frames = await question.answer(patience_s)
             except TimeoutError:
                 self._following.break_replay()
                 self._unanswered()
