@@ -59,7 +59,8 @@ async def test_each_tier_has_its_medium(make_rig: MakeRig, context: Any) -> None
     events = (await receive(socket))[1]
     stored = {event["medium"]: event for event in events if event["type"] == "BlockStored"}
     assert list(stored) == ["GPU", "CPU", "STORAGE"]
-    same = [{**event, "medium": None} for event in stored.values()]
+    assert [event["extra_keys"] for event in stored.values()] == [[None] * 25, None, None]
+    same = [{**event, "medium": None, "extra_keys": None} for event in stored.values()]
     assert same[0] == same[1] == same[2]
     assert len(same[0]["token_ids"]) == 400
     await rig.complete("d1", SECOND, 1)

@@ -62,14 +62,17 @@ class Twin:
                 else:
                     del self.entries[at]
         elif event.tier is not Tier.HBM and not event.token_ids:
-            for name in event.hashes:
-                path = self.known(event.tier, name)
-                if path is None:
-                    self.counts["unknown_stored"] += 1
-                else:
-                    self.add(event.tier, name, path)
+            self.by_name(event)
         else:
             self.store(event)
+
+    def by_name(self, event):
+        for name in event.hashes:
+            path = self.known(event.tier, name)
+            if path is None:
+                self.counts["unknown_stored"] += 1
+            else:
+                self.add(event.tier, name, path)
 
     def known(self, tier, name):
         places = [at for first in (tier, *Tier) for at in self.entries if at[:2] == (first, name)]
@@ -89,6 +92,11 @@ class Twin:
         if path is None:
             self.counts["unknown_parent"] += 1
             return
+        if event.tier is not Tier.HBM and not event.extra_keys and event.hashes:
+            known = self.known(event.tier, event.hashes[0])
+            if known not in (None, (*path, (event.token_ids[: 4 * BLOCK_TOKENS], b""))):
+                self.by_name(event)
+                return
         for number, name in enumerate(event.hashes):
             tokens = event.token_ids[number * 4 * BLOCK_TOKENS : (number + 1) * 4 * BLOCK_TOKENS]
             path = (*path, (tokens, event.extra_keys[number] if event.extra_keys else b""))
@@ -323,3 +331,18 @@ def test_hashes_of_ours_stand_for_the_tokens():
     assert index.match(ours, 1).ready.tolist() == [1]
     blocks.apply(0, BlocksStored(ENGINE, 1, 0, None, (7, 8), b"", BLOCK_TOKENS, block_hashes=ours))
     assert blocks.counts[Oddity.TOKENS_DO_NOT_FIT] == 1
+
+
+@pytest.mark.mission("B16")
+def test_what_is_offloaded_without_its_salt_is_still_the_salted_block():
+    """vLLM tells the tokens of what it offloads and leaves out the extra keys."""
+    index = BlockIndex(BLOCK_TOKENS)
+    engines = EngineBlocks(index)
+    engines.apply(0, stored([1, 2], [5, 6, 7, 8], keys=(b"salt", b"")))
+    engines.apply(0, stored([1, 2], [5, 6, 7, 8], tier=Tier.HOST))
+    salted, plain = blocks_of([5, 6, 7, 8], (b"salt", b"")), blocks_of([5, 6, 7, 8])
+    assert [index.holders(block, Tier.HOST) for block in salted] == [1, 1]
+    assert [index.holders(block, Tier.HOST) for block in plain] == [0, 0]
+    engines.apply(0, stored([3], [9, 9], parent=2, tier=Tier.HOST))
+    assert index.holders(blocks_of([5, 6, 7, 8, 9, 9], (b"salt", b"", b""))[-1], Tier.HOST) == 1
+    assert not engines.counts

@@ -24,8 +24,8 @@ def offloading(config: Config) -> Config:
     return replace(config, endpoint=small)
 
 
-async def ask(w: World, http: aiohttp.ClientSession, seed: int) -> int:
-    async with http.post(f"{w.url}/v1/completions", json=body(PROMPT_TOKENS, 3, seed=seed)) as answer:
+async def ask(w: World, http: aiohttp.ClientSession, seed: int, **more: object) -> int:
+    async with http.post(f"{w.url}/v1/completions", json=body(PROMPT_TOKENS, 3, seed=seed, **more)) as answer:
         usage = (await answer.json())["usage"]
     return int(usage["prompt_tokens_details"]["cached_tokens"])
 
@@ -45,3 +45,18 @@ async def test_an_evicted_prompt_goes_back_to_the_host_memory_that_has_it(tmp_pa
     assert again.cache_location == again.selected_worker[0]
     assert again.estimated_cache_cost == pytest.approx(loaded * 327_680 / 128e9, rel=1e-4)
     assert {line.reuse for line in lines if isinstance(line, ObservationRecord)} == {"exact"}
+
+
+@pytest.mark.mission("B16")
+async def test_what_a_salt_keeps_apart_stays_apart_in_host_memory(tmp_path: Path) -> None:
+    """Events of offloaded blocks say nothing of the salt that is in their hashes."""
+    async with world(tmp_path, "prefill_first", offloading) as w, aiohttp.ClientSession() as http:
+        assert await ask(w, http, 0, cache_salt="ours") == 0
+        for seed in range(1, 9):
+            assert await ask(w, http, seed) == 0
+        assert await ask(w, http, 0) == 0
+        assert await ask(w, http, 0, cache_salt="theirs") == 0
+        assert await ask(w, http, 0, cache_salt="ours") == PROMPT_TOKENS - 16
+        await w.until_idle()
+    lines = [line for line in records(tmp_path / "record") if isinstance(line, ObservationRecord)]
+    assert {line.reuse for line in lines} == {"exact"}

@@ -37,7 +37,7 @@ class BlockStored(msgspec.Struct, tag_field="type", tag="BlockStored"):
     lora_id: int | None
     medium: str
     lora_name: str | None
-    extra_keys: list[list[str] | None]
+    extra_keys: list[list[str] | None] | None
     group_idx: int
     kv_cache_spec_kind: str
 
@@ -59,9 +59,11 @@ def to_event(change: CacheChange, block_tokens: int) -> KvEvent:
     if isinstance(change, BlocksSealed):
         tokens = array("I")
         tokens.frombytes(change.tokens)
-        extra: list[list[str] | None] = [None] * len(change.keys)
-        if change.salt and change.parent is None:
-            extra[0] = [change.salt.decode()]
+        extra: list[list[str] | None] | None = None
+        if change.tier is Tier.HBM:  # what is offloaded is told without them
+            extra = [None] * len(change.keys)
+            if change.salt and change.parent is None:
+                extra[0] = [change.salt.decode()]
         medium = _MEDIA[change.tier]
         return BlockStored(
             change.keys, change.parent, tokens.tolist(), block_tokens, None, medium, None, extra, 0, "full_attention"

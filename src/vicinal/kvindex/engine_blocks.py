@@ -165,6 +165,12 @@ class EngineBlocks:
             self.counts[misfit or Oddity.UNKNOWN_PARENT] += 1
             return
         packed = event.block_hashes or chain(event.token_ids, event.block_tokens, parent, event.extra_keys)
+        if event.tier is not Tier.HBM and not event.extra_keys and hashes:
+            # vLLM describes what it offloads without extra keys, so a name that is known goes before a description.
+            known = self._block(slot, engine, event.tier, hashes[0])
+            if known is not None and known != unpack(packed[:HASH_BYTES])[0]:
+                self._store_known(slot, engine, event.tier, hashes)
+                return
         self._store_chain(slot, engine.names(event.tier), event.tier, hashes, packed_names, parent, packed)
 
     def _block(self, slot: int, engine: _Engine, tier: Tier, name: int) -> int | None:
