@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,7 +13,7 @@ from tests.builders import MODEL, endpoint, report, request, tokens
 from tests.scheduler.play import Play, idle
 from vicinal.cluster.freshness import FreshnessRule
 from vicinal.domain.effects import Answer, Cancel, Dispatch, Effect, Record, RecordObservation
-from vicinal.domain.endpoint import Endpoint, Role
+from vicinal.domain.endpoint import Endpoint, HandOff, Role
 from vicinal.domain.events import (
     BlocksCleared,
     BlocksRemoved,
@@ -39,6 +40,11 @@ FLEET: tuple[Endpoint, ...] = (
     endpoint("b1", Role.BOTH, "r1", **SMALL),
     endpoint("b2", Role.BOTH, "", **SMALL),
 )
+FLEETS: dict[str, tuple[Endpoint, ...]] = {
+    "pulled": FLEET,
+    "concurrent": tuple(replace(e, hand_off=HandOff.BOOTSTRAP, hands_off=e.role is not Role.BOTH) for e in FLEET),
+    "mixed": tuple(replace(e, hand_off=HandOff.MOONCAKE) if e.id.endswith("2") else e for e in FLEET),
+}
 NAMES = [str(e.id) for e in FLEET]
 PROMPT = tokens(2_000, 1)
 IDS = PROMPT.astype("<u4").tobytes()
@@ -49,14 +55,16 @@ class Interleavings(RuleBasedStateMachine):
     """The model knows only which requests arrived; the driver may repeat itself, be late, or be wrong about a leg."""
 
     @initialize(
+        hand_offs=st.sampled_from(sorted(FLEETS)),
         policy_name=st.sampled_from(["cost", "round_robin", "affinity", "least_loaded", "static_groups"]),
         local=st.booleans(),
         seed=st.integers(0, 3),
     )
-    def start(self, policy_name: str, local: bool, seed: int) -> None:
+    def start(self, hand_offs: str, policy_name: str, local: bool, seed: int) -> None:
+        self.fleet = FLEETS[hand_offs]
         limits = SchedulerSettings(hold_s_max=5.0, held_max=4)
         rule_ = FreshnessRule(heartbeat_s=3.0)
-        self.play = Play(FLEET, local, limits, policy_name=policy_name, seed=seed, freshness=rule_)
+        self.play = Play(self.fleet, local, limits, policy_name=policy_name, seed=seed, freshness=rule_)
         self.arrived: list[RequestId] = []
         self.endings: Counter[RequestId] = Counter()
         self.answers: Counter[RequestId] = Counter()
@@ -89,7 +97,8 @@ class Interleavings(RuleBasedStateMachine):
         assert all(count == 1 for count in self.endings.values())
         alarm = self.play.scheduler.next_alarm()
         scheduler = self.play.scheduler
-        assert (alarm is None) == (len(scheduler.holding) == 0 and scheduler.unseen.next_s() is None)
+        quiet = len(scheduler.holding) == 0 and scheduler.unseen.next_s() is None and scheduler.blame.next_s() is None
+        assert (alarm is None) == quiet
 
     @rule(
         tokens_=st.integers(1, 1_600),
@@ -127,10 +136,16 @@ class Interleavings(RuleBasedStateMachine):
         name, attempt = self.one(data)
         self.feed(RequestFinished(name, attempt, output), after_s)
 
-    @rule(data=st.data(), leg=st.sampled_from(Leg), client_fault=st.booleans(), started=st.booleans())
-    def leg_fails(self, data: st.DataObject, leg: Leg, client_fault: bool, started: bool) -> None:
+    @rule(
+        data=st.data(),
+        leg=st.sampled_from(Leg),
+        client_fault=st.booleans(),
+        started=st.booleans(),
+        answered=st.booleans(),
+    )
+    def leg_fails(self, data: st.DataObject, leg: Leg, client_fault: bool, started: bool, answered: bool) -> None:
         name, attempt = self.one(data)
-        self.feed(LegFailed(name, attempt, leg, "refused", client_fault, started))
+        self.feed(LegFailed(name, attempt, leg, "refused", client_fault, started, answered))
 
     @rule(data=st.data())
     def client_leaves(self, data: st.DataObject) -> None:
@@ -179,25 +194,25 @@ class Interleavings(RuleBasedStateMachine):
     def clears(self, name: str, incarnation: int) -> None:
         self.feed(BlocksCleared(EndpointId(name), incarnation, 0, "reset"))
 
-    @rule(kept=st.sets(st.sampled_from(FLEET), min_size=1), new_url=st.booleans())
-    def fleet_changes(self, kept: set[Endpoint], new_url: bool) -> None:
-        fleet = sorted(kept, key=lambda e: e.id)
+    @rule(kept=st.sets(st.sampled_from(NAMES), min_size=1), new_url=st.booleans())
+    def fleet_changes(self, kept: set[str], new_url: bool) -> None:
+        fleet = [one for one in self.fleet if one.id in kept]
         if new_url:
-            changed = {"kv_blocks": 100 + len(fleet)}
-            fleet[0] = endpoint(fleet[0].id, fleet[0].role, fleet[0].placement.leaf, **(SMALL | changed))
+            fleet[0] = replace(fleet[0], kv_blocks=100 + len(fleet))
         self.take(self.play.fleet(fleet))
 
     @rule()
     def fleet_is_whole_again(self) -> None:
-        self.take(self.play.fleet(FLEET))
+        self.take(self.play.fleet(self.fleet))
 
     @rule()
     def alarm_rings(self) -> None:
         due = self.play.scheduler.next_alarm()
         if due is not None and due >= self.play.now:
-            held = self.play.scheduler.holding.first()
+            holding = self.play.scheduler.holding
+            held, out_of_patience = holding.first(), holding.next_deadline_s() == due
             self.take(self.play.alarm())
-            assert held not in self.play.scheduler.holding
+            assert not out_of_patience or held not in holding
 
     def teardown(self) -> None:
         if not hasattr(self, "play"):

@@ -14,10 +14,11 @@ import msgspec
 
 from vicinal.domain.endpoint import HandOff
 from vicinal.engines.answers import Usage, UsageBody, usage_of
-from vicinal.engines.splicing import field_names, spliced
+from vicinal.engines.splicing import spliced
 
 _ONE = b"1"
-_DROPPED_FOR_PREFILL = ("stream_options", "min_tokens")
+_DROPPED = ("stream_options",)
+_DROPPED_FOR_ONE_TOKEN = ("stream_options", "min_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +139,9 @@ class PrefillLeg:
         changes = {"stream": b"false", **way.prefill(rendezvous)}
         if way.one_token:
             changes["max_tokens"] = _ONE
-            if "max_completion_tokens" in field_names(request_body):
-                changes["max_completion_tokens"] = _ONE
-        self.body = spliced(request_body, changes, _DROPPED_FOR_PREFILL if way.one_token else ("stream_options",))
+            self.body = spliced(request_body, changes, _DROPPED_FOR_ONE_TOKEN, {"max_completion_tokens": _ONE})
+        else:
+            self.body = spliced(request_body, changes, _DROPPED)
         self.hand_over: HandOver | None = None
         if way.decode is not None:
             self.hand_over = HandOver(request_body, way.decode(rendezvous), attempt)

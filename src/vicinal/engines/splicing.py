@@ -5,14 +5,22 @@ once, never decoded and encoded again.
 """
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import msgspec
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
-def spliced(body: bytes, changes: Mapping[str, bytes], drop: Collection[str] = ()) -> bytes:
-    """The JSON object `body` without the fields `drop` and with `changes`, whose values are JSON, byte for byte.
+def spliced(
+    body: bytes,
+    changes: Mapping[str, bytes],
+    drop: Collection[str] = (),
+    replaced: Mapping[str, bytes] = _NOTHING,
+) -> bytes:
+    """The JSON object `body` without the fields `drop` and with `changes`, whose values are JSON, byte for byte. Values
+    of `replaced` stand in for fields that it has, and are not added to it.
 
     Raises ValueError (msgspec.DecodeError) when `body` is not a JSON object.
     """
@@ -20,6 +28,7 @@ def spliced(body: bytes, changes: Mapping[str, bytes], drop: Collection[str] = (
     for name in drop:
         fields.pop(name, None)
     fields.update(changes)
+    fields.update({name: value for name, value in replaced.items() if name in fields})
     if not fields:
         return b"{}"
     parts: list[msgspec.Raw | bytes] = []
