@@ -20,8 +20,8 @@ from vicinal.engines.kv_events import (
     Source,
     UndecodableBatch,
     decode_sequence,
-    extra_key_bytes,
 )
+from vicinal.engines.kv_fields import extra_key_bytes
 from vicinal.engines.sglang import events as sglang_events
 from vicinal.engines.vllm import events as vllm_events
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vicinal.cluster.output_lengths import PRIOR_TOKENS, OutputLengths
 from vicinal.domain.request import BATCH, INTERACTIVE
-from vicinal.engines.kv_events import extra_key_bytes
+from vicinal.engines.kv_fields import extra_key_bytes
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.matching import Matching

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.events import PrefillDone, RequestFinished
-from vicinal.engines.kv_events import extra_key_bytes
+from vicinal.engines.kv_fields import extra_key_bytes
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.parse import DEFAULT_TENANT, RequestParser, TrustedHeaders

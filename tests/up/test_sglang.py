@@ -12,9 +12,13 @@ from msgspec.structs import replace
 from tests.up.test_live import World, _busiest, _observations, body, world
 from vicinal.config.checks import findings
 from vicinal.config.fleet import Config
+from vicinal.domain.effects import Record
 from vicinal.domain.endpoint import HandOff, Role
 from vicinal.domain.ids import EndpointId
 from vicinal.emulator.driver import EngineDriver
+from vicinal.observe.encode import encode_decision
+from vicinal.observe.records import record_files
+from vicinal.wiring.again import effects_again
 from vicinal.wiring.engines import make_fleet
 
 
@@ -60,6 +64,19 @@ async def test_streams_are_what_the_engines_say_and_nothing_is_left(tmp_path: Pa
     assert [line.ending for line in seen] == ["done"] * 12
     told = [line.cached_tokens for line in seen if line.cached_tokens is not None]
     assert told, "by prefill legs, where they answer before the decode leg is through"
+
+
+@pytest.mark.mission("C4")
+async def test_a_captured_run_is_decided_again_as_it_was(tmp_path: Path) -> None:
+    capture = tmp_path / "run.jsonl"
+    async with world(tmp_path, change=sglang, capture=capture) as w, aiohttp.ClientSession() as http:
+        await asyncio.gather(*(streamed(http, w, body(seed=n, output=30, stream=True)) for n in range(8)))
+        await w.until_idle()
+    (file,) = record_files(tmp_path / "record")
+    lived = [line for line in file.read_bytes().splitlines(keepends=True) if line.startswith(b'{"kind":"decision"')]
+    again = [encode_decision(e.decision) for e in effects_again(capture) if isinstance(e, Record)]
+    assert len(again) == 8, "one decision per request: both legs are bound at once"
+    assert again == lived
 
 
 async def test_its_events_make_the_next_prompt_a_hit(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ removals consult.
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -23,6 +23,7 @@ import msgspec
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
 from vicinal.domain.ids import EndpointId, EngineHash
 from vicinal.domain.tier import Tier
+from vicinal.engines.kv_fields import Removed, Stored, extra_keys_of, named
 
 KvEvent = BlocksStored | BlocksRemoved | BlocksCleared
 
@@ -62,33 +63,6 @@ class DecodedBatch:
     ignored: Counter[Ignored] = field(default_factory=Counter)
 
 
-class Stored(msgspec.Struct, gc=False):
-    """The fields of `BlockStored`, in vLLM's order as far as arrays go; SGLang's maps have `cache_salt`."""
-
-    block_hashes: list[int | bytes]
-    parent_block_hash: int | bytes | None
-    token_ids: list[int]
-    block_size: int
-    lora_id: int | str | None = None
-    medium: str | None = None
-    lora_name: str | None = None
-    extra_keys: list[list[Any] | None] | None = None
-    group_idx: int | None = None
-    kv_cache_spec_kind: str | None = None
-    kv_cache_spec_sliding_window: int | None = None
-    locality: str | None = None
-    cache_salt: str | None = None
-
-
-class Removed(msgspec.Struct, gc=False):
-    """The fields of `BlockRemoved` likewise."""
-
-    block_hashes: list[int | bytes]
-    medium: str | None = None
-    group_idx: int | None = None
-    locality: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class EventForm:
     """What differs between dialects: how many fields of an array mean what they mean in vLLM, and what the names of
@@ -100,18 +74,8 @@ class EventForm:
 
 
 _decode = msgspec.msgpack.Decoder().decode
-_encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _NOT_MSGPACK = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 """Besides the library's own: bytes that are no text, maps as keys of maps, times that no calendar has."""
-
-
-def extra_key_bytes(keys: Sequence[object] | None) -> bytes:
-    """What one block's hash depends on besides its tokens, as bytes: the msgpack array of `keys`, b"" for none.
-
-    vLLM orders a block's keys as LoRA name, multimodal items, cache salt (the first block's only). So the first block
-    of a prompt that is sent with `cache_salt = "tenantA"` carries `extra_key_bytes(["tenantA"])`.
-    """
-    return _encode(list(keys)) if keys else b""
 
 
 def decode_sequence(frame: bytes) -> int:
@@ -199,9 +163,9 @@ class _Reader:
         tag, fields = _tagged(event)
         form, source = self._form, self._source
         if tag == "BlockStored":
-            return self._stored(msgspec.convert(_named(fields, Stored, form.stored_fields), Stored))
+            return self._stored(msgspec.convert(named(fields, Stored, form.stored_fields), Stored))
         if tag == "BlockRemoved":
-            return self._removed(msgspec.convert(_named(fields, Removed, form.removed_fields), Removed))
+            return self._removed(msgspec.convert(named(fields, Removed, form.removed_fields), Removed))
         if tag == "AllBlocksCleared":
             return BlocksCleared(source.endpoint, source.incarnation, self._sequence, "reset")
         return Ignored.UNKNOWN_KIND if isinstance(tag, str) else Ignored.MALFORMED_EVENT
@@ -229,7 +193,7 @@ class _Reader:
             hashes=tuple(wire.block_hashes),
             token_ids=struct.pack(f"<{len(wire.token_ids)}I", *wire.token_ids),
             block_tokens=max(0, wire.block_size),
-            extra_keys=() if by_name else _extra_keys(wire, blocks),
+            extra_keys=() if by_name else extra_keys_of(wire),
             tier=tier,
         )
 
@@ -261,21 +225,3 @@ def _tagged(event: Any) -> tuple[Any, Any]:
     if isinstance(event, list) and event:
         return event[0], event[1:]
     return None, None
-
-
-def _named(fields: Any, shape: type[msgspec.Struct], known: int) -> Any:
-    """An array's fields by name, as far as its dialect's order is known."""
-    return fields if isinstance(fields, dict) else dict(zip(shape.__struct_fields__[:known], fields, strict=False))
-
-
-def _extra_keys(wire: Stored, blocks: int) -> tuple[bytes, ...]:
-    """Per block. Builds without `extra_keys` still say which LoRA a block belongs to: it must not pass for the base.
-    A salt stands in the first block of a prompt only; the chain carries it on."""
-    if wire.extra_keys is not None:
-        return tuple(extra_key_bytes(keys) for keys in wire.extra_keys)
-    lora = wire.lora_id if wire.lora_name is None else wire.lora_name
-    every = [] if lora is None else [lora]
-    first = [*every, wire.cache_salt] if wire.cache_salt and wire.parent_block_hash is None else every
-    if not first or not blocks:
-        return ()
-    return (extra_key_bytes(first), *[extra_key_bytes(every)] * (blocks - 1))

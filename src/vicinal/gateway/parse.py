@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.ids import ModelId, RequestId, TenantId
 from vicinal.domain.request import BATCH, INTERACTIVE, Request, ServiceClass
-from vicinal.engines.kv_events import extra_key_bytes
+from vicinal.engines.kv_fields import extra_key_bytes
 from vicinal.gateway.bodies import CommonBody, decode_chat, decode_completion
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError

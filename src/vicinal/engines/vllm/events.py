@@ -4,7 +4,8 @@ named by its hash alone: it is one that was stored on the GPU, with its tokens, 
 from types import MappingProxyType
 
 from vicinal.domain.tier import Tier
-from vicinal.engines.kv_events import DecodedBatch, EventForm, Removed, Source, Stored, decode_batch
+from vicinal.engines.kv_events import DecodedBatch, EventForm, Source, decode_batch
+from vicinal.engines.kv_fields import Removed, Stored
 
 VLLM = EventForm(
     stored_fields=len(Stored.__struct_fields__) - 1,  # cache_salt is SGLang's
