@@ -17,7 +17,7 @@ import zmq
 import zmq.asyncio
 
 from tests.real_engines.engine import BLOCK_TOKENS, RealEngine
-from vicinal.engines.kv_events import extra_key_bytes
+from vicinal.engines.kv_fields import extra_key_bytes
 from vicinal.kvindex.hashing import ROOT, chain, unpack
 
 Name = bytes | int
