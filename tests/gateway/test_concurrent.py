@@ -272,6 +272,18 @@ async def test_a_prefill_engine_that_began_anew_is_asked_for_its_name_again(worl
     assert said == ["engine-1", "engine-1", "engine-2"], "a stale name costs one attempt"
 
 
+async def test_names_of_engines_that_left_are_not_kept(world, kit) -> None:
+    p, _ = await mooncake(world, kit, bootstrap_server(["engine-1"]), answers(WHOLE))
+    kit.leaves_together(world.scheduler)
+    await world.start()
+    await world.ask(BODY)
+    for fleet, asked in ((world.endpoints(), 1), (world.endpoints()[1:], 1), (world.endpoints(), 2)):
+        world.gateway.replace_endpoints(fleet)
+        if len(fleet) == 2:
+            await world.ask(BODY)
+        assert len([seen for seen in p.seen if seen.path == "/query"]) == asked
+
+
 @pytest.mark.parametrize("query", [answers({}), answers({"error": 1}, 500), answers(b"x" * (2 << 20))])
 async def test_without_a_name_the_prefill_leg_fails_and_nothing_is_sent(world, kit, query) -> None:
     _, d = await mooncake(world, kit, query, hangs)

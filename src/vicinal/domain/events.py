@@ -73,7 +73,8 @@ class BlocksStored(Struct, frozen=True):
 
     `token_ids` is packed little-endian uint32, flat. `extra_keys` is what the engine mixes into each block's hash
     besides tokens (LoRA, cache salt), one bytes per block, empty for none. `parent` is None at the root of a prompt.
-    `block_hashes` are vicinal's own hashes, packed, where the sender knows them; there are no tokens then.
+    `block_hashes` are vicinal's own hashes, packed, where the sender knows them; there are no tokens then. Neither are
+    there where an engine names blocks of a lower tier by `hashes` alone: it stored them with their tokens before.
     """
 
     endpoint: EndpointId

@@ -119,6 +119,7 @@ class Gateway:
         """Send to exactly these from now on. Telling the core (`TopologyChanged`) is the caller's part."""
         self._directory.replace(endpoints)
         self._pool.keep_only(self._directory.addresses())
+        self.relay.engine_ids.keep_only(self._directory.bootstraps())
 
     def _count_refusal(self) -> None:
         self.counters.refused += 1

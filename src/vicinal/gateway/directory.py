@@ -69,5 +69,9 @@ class EndpointDirectory:
         """None when the endpoint has left the fleet."""
         return self._targets.get(endpoint)
 
+    def bootstraps(self) -> frozenset[Address]:
+        """Where the legs of concurrent hand-offs meet."""
+        return frozenset(target.bootstrap for target in self._targets.values())
+
     def addresses(self) -> frozenset[Address]:
         return frozenset(target.address for target in self._targets.values())

@@ -26,6 +26,10 @@ class EngineIds:
     def forget(self, target: Target) -> None:
         self._known.pop((target.bootstrap, target.rank), None)
 
+    def keep_only(self, bootstraps: frozenset[Address]) -> None:
+        """Forget the engines of servers that have left."""
+        self._known = {at: name for at, name in self._known.items() if at[0] in bootstraps}
+
     def ask(self, target: Target, told: Callable[[str], None], failed: Callable[[str], None]) -> Call:
         """Exactly one of `told` (with the name) and `failed` (with the reason) is called, never before this returns,
         unless the call is cancelled."""

@@ -127,7 +127,7 @@ class Exchange:
         error = leg.tally.error
         if error is not None:  # the client has read it already; the core has not
             self._shared.forget(self.id)
-            self.leg_failed(leg, _reason(error.status, error))
+            self.leg_failed(leg, _reason(error.status, error), answered=True)
             return
         usage = leg.tally.usage
         tokens = usage.completion_tokens

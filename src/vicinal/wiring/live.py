@@ -214,6 +214,7 @@ class LiveSystem:
             "held": len(self.scheduler.holding),
             "prefill_price_s_per_s": self.scheduler.cost.posted_price(view),
             "blocks_known": len(state.index),
+            "pairs_avoided": self.scheduler.blame.pairs.avoided(),
             "tokens": {"matched_by": "text: no tokenizer"} if self._token_check is None else self._token_check.state(),
             "endpoints": [
                 {
