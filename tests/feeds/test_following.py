@@ -196,6 +196,77 @@ def test_belief_is_never_more_than_the_truth_and_grows_back(buffered: int, actio
         assert belief.held == engine.held
 
 
+_rough = st.one_of(
+    st.tuples(st.sampled_from(["live", "lost"]), st.frozensets(st.integers(0, 5), max_size=3), st.booleans()),
+    st.tuples(st.sampled_from(["restart", "hidden restart", "reconnect", "aside"])),
+)
+
+
+@settings(max_examples=300)
+@given(st.integers(1, 30), st.lists(st.tuples(_rough, st.sampled_from([None, None, 0, 1, 2])), max_size=30))
+def test_replays_that_break_cost_knowledge_and_never_truth(
+    buffered: int, actions: list[tuple[tuple[object, ...], int | None]]
+) -> None:
+    """Each action comes with how many messages a replay brings before it breaks off, None for all of them."""
+    engine, belief = Engine(buffered), Belief()
+    following = Following(ENGINE, belief.post, lambda kind, text: pytest.fail(f"{kind}: {text}"))
+
+    def replay(whole: bool, stops: int | None) -> bool:
+        """As the feed does it: once more after a restart, unless it breaks off."""
+        for attempt in range(2):
+            start = following.replay_from() if whole and not attempt else None
+            if whole and not attempt and following.incomplete:
+                following.rebuild()
+            asked = following.begin_replay()
+            for number, frames in enumerate(engine.replay(asked if start is None else start)):
+                if stops is not None and number >= stops:
+                    following.break_replay()
+                    return False
+                step = following.replayed(frames)
+                if step is None:
+                    return True
+                if step is Step.RESTART:
+                    break
+        pytest.fail("two restarts in a row")
+
+    def connect(stops: int | None) -> None:
+        following.connected()
+        if not replay(False, stops):
+            following.doubt()
+
+    connect(None)
+    for action, stops in actions:
+        match action:
+            case ("live" | "lost" as how, frozenset() as store, bool() as clear):
+                frames = engine.step(set(store), clear)
+                if how == "live":
+                    if not following.hear(frames):
+                        following.settle(frames, replayed=replay(False, stops))
+                    assert belief.held <= engine.held
+            case ("restart",):
+                engine.restart()
+                connect(stops)
+                assert belief.held <= engine.held
+            case ("hidden restart",):
+                if following.incomplete or engine.sent:
+                    engine.restart()
+                    engine.stamp += 1000
+                    if replay(True, None):
+                        assert belief.held <= engine.held
+            case ("reconnect",):
+                connect(stops)
+                if stops is None:
+                    assert belief.held <= engine.held
+            case _:
+                if replay(True, stops):
+                    assert belief.held <= engine.held
+    replay(True, None)
+    assert belief.held <= engine.held
+    if engine.buffered >= len(engine.sent):
+        assert belief.held == engine.held
+        assert not following.incomplete
+
+
 def test_a_batch_that_cannot_be_decoded_clears_what_its_removals_may_have_named() -> None:
     posted: list[Event] = []
     complaints: list[str] = []

@@ -67,6 +67,7 @@ class FleetSources:
         if self._pods is not None:
             self._pods.start()
             self._task = asyncio.create_task(self._run(), name="fleet-sources")
+            self._task.add_done_callback(_ended)
 
     async def stop(self) -> None:
         if self._pods is not None:
@@ -153,3 +154,8 @@ class FleetSources:
                 self._told.clear()
             self._told.add(text)
             log.warning("%s", text)
+
+
+def _ended(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("taking over pods ended", exc_info=error)

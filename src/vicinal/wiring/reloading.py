@@ -43,6 +43,7 @@ class ConfigWatch:
         with a ValueError."""
         self._take_over = take_over
         self._task = asyncio.create_task(self._watch(), name="config-watch")
+        self._task.add_done_callback(_ended)
 
     def ask(self) -> None:
         """Read the file now, changed or not, as for SIGHUP."""
@@ -98,3 +99,8 @@ def _contents(path: Path, environ: Mapping[str, str]) -> tuple[bytes | None, ...
         except OSError:
             found.append(None)
     return tuple(found)
+
+
+def _ended(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("watching the configuration ended", exc_info=error)

@@ -184,6 +184,7 @@ class KvEventFeed:
 
     async def _ask_aside(self) -> None:
         """A replay that holds up live messages only once it is answered."""
+        whole = self._following.incomplete  # and so asked for from the start; that may change until there is an answer
         with self._question(self._following.replay_from()) as question:
             try:
                 await question.ask()
@@ -192,7 +193,7 @@ class KvEventFeed:
                 self._unanswered()
                 return
             async with self._turn:
-                if self._following.incomplete:
+                if whole:
                     self._following.rebuild()
                 self._following.begin_replay()
                 step = await self._take_in(question, frames)
