@@ -81,11 +81,24 @@ def test_a_loss_of_other_blocks_explains_nothing() -> None:
     assert ended(play, "a", 160).reuse is Reuse.UNEXPLAINED
 
 
-def test_a_loss_after_the_engine_looked_explains_nothing() -> None:
+def test_news_of_a_loss_may_be_later_than_the_answer() -> None:
+    """An engine that has a block when it looks reuses it: so the removal came before that, and only its news after."""
     play = one_pair()
     stored(play, PROMPT)
     play.arrive(request("a", PROMPT))
     play.prefilled("a", 0.2, cached=160)
+    removed(play, 1010)
+    stored(play, PROMPT, 10)
+    assert finish(play, "a").reuse is Reuse.EVICTED_MEANWHILE
+
+
+def test_a_loss_after_the_engine_looked_explains_nothing() -> None:
+    """The request itself stored the block anew, and it was evicted then: nobody said why it was not there before."""
+    play = one_pair()
+    stored(play, PROMPT)
+    play.arrive(request("a", PROMPT))
+    play.prefilled("a", 0.2, cached=160)
+    stored(play, PROMPT, 10)
     removed(play, 1010)
     assert finish(play, "a").reuse is Reuse.UNEXPLAINED
 

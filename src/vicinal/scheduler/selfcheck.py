@@ -62,12 +62,18 @@ class SelfCheck:
         return self._suspect(tracked, promise)
 
     def over(self, tracked: Tracked, now: float) -> None:
-        """The request is done. A last look for events that were late; its prompt may be the endpoint's next probe."""
+        """The request is done. A last look for events that were late; its prompt may be the endpoint's next probe.
+
+        A removal that is heard before the block is stored anew happened before the engine looked, however late the news
+        is: an engine that has a block reuses it. One that comes after that leaves a copy, and is no loss.
+        """
         promise = tracked.promise
         if promise is None or tracked.reuse is None:
             return
         if tracked.reuse is Reuse.LATE_EVENTS and not self._knows_reused(tracked, promise):
             tracked.reuse = Reuse.UNEXPLAINED
+        elif tracked.reuse is Reuse.UNEXPLAINED and self._lost_since(tracked, promise):
+            tracked.reuse = Reuse.EVICTED_MEANWHILE
         hashes = b"" if tracked.request.inferred_only else tracked.request.block_hashes
         if hashes and promise.slot not in self._probes and self._sends_events(promise.slot):
             decided_s = tracked.dispatched_s if tracked.dispatched_s is not None else now
@@ -176,6 +182,10 @@ class SelfCheck:
     def _lost(self, tracked: Tracked, promise: Promise, block: int) -> bool:
         hashes = tracked.request.block_hashes
         return self._lost_block(promise.slot, hashes, block, promise.losses_from, promise.losses_to)
+
+    def _lost_since(self, tracked: Tracked, promise: Promise) -> bool:
+        block = (tracked.cached_tokens or 0) // tracked.request.block_tokens
+        return self._lost_block(promise.slot, tracked.request.block_hashes, block, promise.losses_from, None)
 
     def _lost_block(self, slot: int, hashes: bytes, at: int, start: int, stop: int | None) -> bool:
         name = int.from_bytes(hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES], "little")
