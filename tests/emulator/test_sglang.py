@@ -51,6 +51,7 @@ async def test_two_legs_that_leave_together_cost_no_less_than_the_model_says(sgl
         "total_tokens": 1001,
         "completion_tokens": 1,
         "prompt_tokens_details": {"cached_tokens": 0},
+        "reasoning_tokens": 0,
     }
     assert d_said["usage"]["completion_tokens"] == 5
     (p,), (d,) = await sglang.stamps("p"), await sglang.stamps("d2")
@@ -206,6 +207,12 @@ async def test_its_events_are_read_by_the_dialect(sglang: Any) -> None:
     first = batch.events[0]
     assert isinstance(first, BlocksStored)
     assert first.token_ids == b"".join(token.to_bytes(4, "little") for token in PROMPT[: 16 * len(first.hashes)])
+
+
+async def test_its_model_is_owned_by_sglang(sglang: Any) -> None:
+    async with sglang.http.get(sglang.url("p", "/v1/models")) as answer:
+        (card,) = (await answer.json())["data"]
+    assert (card["id"], card["owned_by"], card["max_model_len"]) == ("tiny", "sglang", 8192)
 
 
 async def test_an_engine_without_a_mode_serves_whole_requests(make_rig: Any) -> None:

@@ -1,12 +1,14 @@
 """Copies of prefixes: requests without a client, from whoever holds the prefix to where it is wanted."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from tests.builders import racks, request, tokens
 from tests.scheduler.play import Play, every, idle, only
 from vicinal.domain.effects import Answer, Dispatch, Record, RecordObservation
+from vicinal.domain.endpoint import HandOff
 from vicinal.domain.ids import EndpointId
 from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Action, Leg
@@ -140,3 +142,16 @@ def test_the_next_request_of_that_prefix_counts_on_the_copy_from_its_decision_on
     assert slot is not None
     match = play.scheduler.state.index.match(copy("x", "r2-p1").block_hashes, len(play.scheduler.state.fleet))
     assert (match.expected[slot], match.ready[slot]) == (256, 0)
+
+
+def test_a_hand_off_that_is_not_known_to_leave_a_copy_makes_none() -> None:
+    play = Play(racks(hand_off=HandOff.BOOTSTRAP))
+    play.stored("r1-p1", PREFIX)
+    refused = only(Answer, play.arrive(copy("c", "r2-p1"))).outcome
+    assert (refused.ending, "by bootstrap" in refused.reason) == (Ending.REJECTED, True)
+    other = Play([replace(one, hand_off=HandOff.MOONCAKE) if one.id.startswith("r2") else one for one in racks()])
+    other.stored("r2-p1", PREFIX)
+    refused = only(Answer, other.arrive(copy("c", "r1-p1"))).outcome
+    assert "no other endpoint" in refused.reason, "its only holder makes none"
+    assert idle(play)
+    assert idle(other)

@@ -10,8 +10,8 @@ from vicinal.emulator.events import to_event as vllm_event
 from vicinal.emulator.exposition import EngineMetrics, Histogram
 from vicinal.emulator.sglang_events import to_event as sglang_event
 from vicinal.emulator.sglang_exposition import SGLangMetrics
-from vicinal.emulator.sglang_shapes import SGLangHeading, SGLangStreamShape
-from vicinal.emulator.shapes import Heading, StreamShape
+from vicinal.emulator.sglang_shapes import SGLangHeading, SGLangStreamShape, sglang_model_list
+from vicinal.emulator.shapes import Heading, StreamShape, model_list
 from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.work import CacheChange, Finished
 
@@ -35,6 +35,7 @@ class Face:
     heading: type[Heading]
     stream: type[StreamShape]
     metrics: Callable[[Engine, Endpoint, int], Metrics]
+    models: Callable[[str, int, int], bytes]
     to_event: Callable[[CacheChange, int], Any]
     half: Callable[[Endpoint], Leg | None]
     flat_errors: bool
@@ -55,8 +56,10 @@ def _sglang_metrics(engine: Engine, endpoint: Endpoint, _block_bytes: int) -> Me
     return SGLangMetrics(engine, endpoint.model, "unified" if half is None else half.value)
 
 
-_VLLM = Face(Heading, StreamShape, _vllm_metrics, vllm_event, lambda _: None, flat_errors=False)
-_SGLANG = Face(SGLangHeading, SGLangStreamShape, _sglang_metrics, sglang_event, _half, flat_errors=True)
+_VLLM = Face(Heading, StreamShape, _vllm_metrics, model_list, vllm_event, lambda _: None, flat_errors=False)
+_SGLANG = Face(
+    SGLangHeading, SGLangStreamShape, _sglang_metrics, sglang_model_list, sglang_event, _half, flat_errors=True
+)
 
 
 def face_of(endpoint: Endpoint) -> Face:

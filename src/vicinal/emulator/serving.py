@@ -16,7 +16,7 @@ from vicinal.emulator.bodies import TOKENIZE, ChatBody
 from vicinal.emulator.errors import ApiError, HandOffError, HolderGoneError, bad_json, internal_error, too_long
 from vicinal.emulator.leg import LegBrokenError, RunningLeg
 from vicinal.emulator.order import Order
-from vicinal.emulator.shapes import DONE, Heading, StreamShape, Usage, model_list
+from vicinal.emulator.shapes import DONE, Heading, StreamShape, Usage
 from vicinal.emulator.station import Station
 from vicinal.enginemodel.spec import WorkTooLargeError
 from vicinal.enginemodel.work import Finished
@@ -137,7 +137,7 @@ class Serving:
 
     async def _models(self, _: web.Request) -> web.Response:
         station = self._station
-        body = model_list(station.endpoint.model, station.created, station.endpoint.model_tokens_max)
+        body = station.face.models(station.endpoint.model, station.created, station.endpoint.model_tokens_max)
         return web.Response(body=body, content_type="application/json")
 
     async def _health(self, _: web.Request) -> web.Response:

@@ -49,4 +49,18 @@ def _fields(usage: Usage) -> dict[str, Any]:
         "total_tokens": usage.prompt_tokens + usage.output_tokens,
         "completion_tokens": usage.output_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "reasoning_tokens": 0,
     }
+
+
+def sglang_model_list(model: str, created: int, tokens_max: int) -> bytes:
+    card = {
+        "id": model,
+        "object": "model",
+        "created": created,
+        "owned_by": "sglang",
+        "root": model,
+        "parent": None,
+        "max_model_len": tokens_max,
+    }
+    return _encode({"object": "list", "data": [card]})
