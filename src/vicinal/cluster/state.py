@@ -21,6 +21,7 @@ from vicinal.domain.tier import Tier
 from vicinal.kvindex.engine_blocks import EngineBlocks
 from vicinal.kvindex.index import BlockIndex
 from vicinal.kvindex.inferred import TTL_S, InferredBlocks
+from vicinal.kvindex.limit import BLOCKS_MAX, Limit
 from vicinal.topology.graph import Topology
 
 
@@ -55,6 +56,7 @@ class ClusterState:
         build_topology: Callable[[Sequence[Endpoint]], Topology],
         freshness: FreshnessRule,
         inferred_ttl_s: float = TTL_S,
+        index_blocks_max: int = BLOCKS_MAX,
     ) -> None:
         self.fleet = Fleet()
         self.ledger = Ledger()
@@ -63,6 +65,7 @@ class ClusterState:
         self.index = BlockIndex(block_tokens)
         self.engine_blocks = EngineBlocks(self.index)
         self.inferred = InferredBlocks(self.index, inferred_ttl_s)
+        self.index_limit = Limit(self.engine_blocks, self.inferred, index_blocks_max)
         self.topology = build_topology([])
         self.events_s = np.zeros(0)
         self.wrong_sizes: dict[int, int] = {}
@@ -125,9 +128,10 @@ class ClusterState:
             return self._refuse_size(slot, event)
         if isinstance(event, BlocksCleared) or not self.sends_events(slot):
             self.inferred.forget(slot)
+        self.engine_blocks.apply(slot, event)
         if isinstance(event, BlocksStored):
             self.wrong_sizes.pop(slot, None)
-        self.engine_blocks.apply(slot, event)
+            self.index_limit.keep()
         self.events_s[slot] = now
         return ()
 
@@ -157,6 +161,7 @@ class ClusterState:
         when it does."""
         if self.infers(slot, request):
             self.inferred.learn(slot, request.block_hashes, int(self.fleet.kv_blocks[slot]), now)
+            self.index_limit.keep()
 
     def lose(self, endpoint: EndpointId, now: float) -> bool:
         """True when it is news that the endpoint does not answer. It may restart, so nothing is inferred of it."""

@@ -76,6 +76,14 @@ class Scheduler(Struct, frozen=True, kw_only=True):
     hold_s_max: Annotated[Seconds, Meta(description="Longest wait for room; then 503 with Retry-After.")] = 30.0
     queue_max: Annotated[int, Meta(ge=0, description="Requests held at a time; a further one gets 429.")] = 4096
     heartbeat_s: Annotated[Seconds, Meta(description="Interval between reports of an endpoint.")] = 1.0
+    index_blocks_max: Annotated[
+        Count,
+        Meta(description="KV blocks that the index knows at most, about 250 bytes each; the coldest are given up."),
+    ] = 8_000_000
+    inferred_ttl_s: Annotated[
+        Seconds,
+        Meta(description="So long after its last use a prompt is believed to be on an endpoint without KV events."),
+    ] = 300.0
 
 
 class Record(Struct, frozen=True, kw_only=True):

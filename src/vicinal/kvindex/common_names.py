@@ -22,7 +22,6 @@ class CommonNames:
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
         self._tree = holdings.tree
-        self._named = holdings.named
 
     def store(self, slot: int, parent: int, hashes: bytes, names: bytes, tier: Tier = Tier.HBM) -> bytes | None:
         """As `BlockIndex.store`, with what the engine calls the blocks, packed like them, as their common names.
@@ -70,24 +69,24 @@ class CommonNames:
                 offset = len(run.hashes)
                 if not run.names:
                     run.names = called
-                    self._named.update(zip(unpack(called), unpack(run.hashes), strict=True))
+                    self._holdings.named.update(zip(unpack(called), unpack(run.hashes), strict=True))
         if rest:
             copies = Run(b"")
             copies.gain(at, bit, apart=False)
             self._tree.grow(run, offset, rest, copies, rest_names)
-            self._named.update(zip(fresh_names[len(unnamed) // HASH_BYTES :], fresh, strict=True))
+            self._holdings.named.update(zip(fresh_names[len(unnamed) // HASH_BYTES :], fresh, strict=True))
         self._holdings.held[at][slot] += gained_bytes // HASH_BYTES
         self._tree.settle()
         return b"".join(again)
 
     def _all_new(self, names: Sequence[int]) -> bool:
         if len(names) == 1:
-            return names[0] not in self._named
-        return self._named.keys().isdisjoint(names) and len(set(names)) == len(names)
+            return names[0] not in self._holdings.named
+        return self._holdings.named.keys().isdisjoint(names) and len(set(names)) == len(names)
 
     def called(self, slot: int, name: int, tier: Tier = Tier.HBM) -> int | None:
         """The block of which the slot has a ready copy in the tier by this common name."""
-        block = self._named.get(name)
+        block = self._holdings.named.get(name)
         if block is None:
             return None
         at = depth(tier)
@@ -96,7 +95,7 @@ class CommonNames:
 
     def knows_any(self, names: Iterable[int]) -> bool:
         """Whether one of these is the common name of a block, whoever holds it."""
-        return not self._named.keys().isdisjoint(names)
+        return not self._holdings.named.keys().isdisjoint(names)
 
     def set_apart(self, slot: int, blocks: Iterable[int], tier: Tier = Tier.HBM) -> dict[int, int]:
         """Let the slot's copies of these blocks go by no common name. Returns what they were called, blocks by name;
@@ -120,7 +119,7 @@ class CommonNames:
         none are passed over. Returns the blocks, packed. Stretches of a run go at once: engines free a prompt from its
         end."""
         bit, at = 1 << slot, depth(tier)
-        named, where = self._named, self._tree.where
+        named, where = self._holdings.named, self._tree.where
         backwards = pack_hashes(names[::-1]) if len(names) > 1 else b""
         number = 0
         gone: list[bytes] = []

@@ -20,7 +20,7 @@ The feed gives each event once and in order (gaps become `BlocksCleared`). What 
 
 import struct
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -54,6 +54,7 @@ class Oddity(StrEnum):
     COLLISION = "collision"  # two prefixes with one hash: the event is dropped, the first keeps the place
     UNKNOWN_REMOVED = "unknown_removed"  # counted per hash: that hash is passed over
     STORED_AGAIN = "stored_again"  # counted per hash: one more removal is needed until the copy is gone
+    GIVEN_UP = "given_up"  # counted per block: the index was full; it is forgotten, though its engine has it
     RENAMED = "renamed"  # counted per hash: the engine hash now stands for other tokens; its old block is given up
 
 
@@ -135,6 +136,17 @@ class EngineBlocks:
         self.index.clear(slot)
         self.losses.forget(slot)
         self._slots.pop(slot, None)
+
+    def forget_names(self, slot: int, blocks: Set[int]) -> None:
+        """The index has dropped these blocks: so are their names here."""
+        engine = self._slots.get(slot)
+        for tier, names in engine.tiers if engine is not None else ():
+            names.blocks = {name: block for name, block in names.blocks.items() if block not in blocks}
+            for block in names.more_names.keys() & blocks:
+                del names.more_names[block]
+            for name in [*names.more_stores]:
+                if name not in names.blocks and self.index.names.called(slot, name, tier) is None:
+                    del names.more_stores[name]
 
     def names_held(self, slot: int) -> int:
         """Engine hashes that stand for something in a slot, over all tiers."""

@@ -6,7 +6,7 @@ from vicinal.domain.ids import BlockHash
 from vicinal.domain.tier import Tier
 from vicinal.kvindex.copies import CopyState, state_of
 from vicinal.kvindex.hashing import unpack
-from vicinal.kvindex.run import Run, depth
+from vicinal.kvindex.run import Run, depth, slots_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,8 @@ class Group:
 def group_of(run: Run) -> Group:
     """A run as a group. Copies are ordered by slot, then by tier; those that are absent are left out."""
     blocks = unpack(run.hashes)
-    slots = run.held_anywhere | run.expected
     copies: list[Copy] = []
-    for slot in range(slots.bit_length()):
-        if not slots >> slot & 1:
-            continue
+    for slot in slots_of(run.held_anywhere | run.expected):
         plans, readers = run.filling.get(slot, 0), run.leases.get(slot, 0)
         for tier in Tier:
             ready = bool(run.held_in(depth(tier)) >> slot & 1)

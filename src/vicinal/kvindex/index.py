@@ -156,6 +156,7 @@ class BlockIndex:
                 self._holdings.lose(slot, run, 0, len(run.hashes), at)
             del self._held[at][slot]
             self._tree.settle()
+        self._holdings.shrink()
 
     def expect(self, slot: int, hashes: bytes, now: float = -inf) -> int:
         """Count one more planned request that will leave this chain, from the root, in the slot; what is known of it
@@ -220,6 +221,13 @@ class BlockIndex:
                 released_bytes += stop - start
         self._tree.settle()
         return released_bytes // HASH_BYTES
+
+    def drop_coldest(self, blocks: int) -> tuple[set[int], int]:
+        """Forget at least so many blocks, or as many as nobody has a claim on (kvindex/limit.py). Returns them, and who
+        held some of them, as a mask."""
+        found = self._holdings.drop_coldest(blocks)
+        self._holdings.shrink()
+        return found
 
     def groups(self) -> Iterator[Group]:
         """Every block group, parents first. For people: a group that an event splits in the meantime may be missed."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.kvindex.hashing import unpack
-from vicinal.kvindex.run import DEPTHS, NO_APART, NO_CLAIMS, NO_LOWER, Run
+from vicinal.kvindex.run import DEPTHS, NO_APART, NO_CLAIMS, NO_LOWER, Run, slots_of
 from vicinal.kvindex.tree import RunTree
 
 
@@ -37,7 +37,7 @@ def check(tree: RunTree, held: Sequence[Mapping[int, int]], named: Mapping[int, 
         names.update(zip(unpack(run.names), blocks, strict=False))
         names_seen += len(unpack(run.names))
         for at in DEPTHS:
-            count[at].update(dict.fromkeys(_slots(run.held_in(at)), run.blocks))
+            count[at].update(dict.fromkeys(slots_of(run.held_in(at)), run.blocks))
     _must(len(names) == names_seen and names == named, "a common name is of one block, and found")
     _must(len(known) == len(tree.where), "the finder knows no other blocks")
     _must(count == [Counter(of_tier) for of_tier in held], "the ready copies of each slot are counted, by tier")
@@ -54,17 +54,13 @@ def _check_run(tree: RunTree, run: Run) -> None:
     for claims in (run.filling, run.leases):
         _must(all(amount > 0 for amount in claims.values()), "claims are counted from 1")
         _must(bool(claims) or claims is NO_CLAIMS, "a run without claims takes no room for them")
-    _must(set(_slots(run.expected)) == set(run.filling), "the expected mask shows the slots that fill")
+    _must(set(slots_of(run.expected)) == set(run.filling), "the expected mask shows the slots that fill")
 
 
 def _check_children(tree: RunTree, run: Run) -> None:
     for key, child in run.children.items():
         _must(child.parent is run and child.first == key, "a child is known by its first block and knows its parent")
         _must(not tree.joins(run, child), "runs that can be one are one")
-
-
-def _slots(mask: int) -> list[int]:
-    return [slot for slot in range(mask.bit_length()) if mask >> slot & 1]
 
 
 def _must(holds: bool, what: str) -> None:

@@ -37,6 +37,16 @@ def depth(tier: Tier) -> int:
     return 0 if tier is Tier.HBM else _DEPTHS[tier]
 
 
+def slots_of(mask: int) -> list[int]:
+    """The slots in a mask, lowest first."""
+    slots: list[int] = []
+    while mask:
+        lowest = mask & -mask
+        slots.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return slots
+
+
 @dataclass(eq=False, slots=True)
 class Run:
     """`hashes` is packed, first block first. `children` are keyed by the packed hash of their first block.

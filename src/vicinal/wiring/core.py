@@ -33,6 +33,8 @@ def make_scheduler(config: Config, heartbeat_s: float, *, explain: bool = True) 
         config.model.block_tokens,
         lambda fleet: tree_topology(fleet, network),
         FreshnessRule(heartbeat_s=heartbeat_s),
+        settings.inferred_ttl_s,
+        settings.index_blocks_max,
     )
     return Scheduler(
         state,
