@@ -12,7 +12,7 @@ from vicinal.domain.request import HASH_BYTES
 from vicinal.domain.tier import Tier
 from vicinal.kvindex.hashing import pack_hashes, unpack
 from vicinal.kvindex.holdings import Holdings
-from vicinal.kvindex.run import Run, depth
+from vicinal.kvindex.run import NO_APART, Run, depth
 from vicinal.kvindex.tree import common_end_bytes
 
 
@@ -71,9 +71,11 @@ class CommonNames:
                     run.names = called
                     self._holdings.named.update(zip(unpack(called), unpack(run.hashes), strict=True))
         if rest:
-            copies = Run(b"")
-            copies.gain(at, bit, apart=False)
-            self._tree.grow(run, offset, rest, copies, rest_names)
+            alike = goes_on and run.apart is NO_APART and run.only_copy(at, bit)
+            if not (alike and self._tree.extend(run, rest, rest_names)):
+                copies = Run(b"")
+                copies.gain(at, bit, apart=False)
+                self._tree.grow(run, offset, rest, copies, rest_names)
             self._holdings.named.update(zip(fresh_names[len(unnamed) // HASH_BYTES :], fresh, strict=True))
         self._holdings.held[at][slot] += gained_bytes // HASH_BYTES
         self._tree.settle()

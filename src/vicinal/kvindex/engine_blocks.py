@@ -171,8 +171,7 @@ class EngineBlocks:
         misfit = self._misfit(event)
         parent: int | None = ROOT
         if event.parent is not None:
-            ((name,), _) = as_numbers((event.parent,))
-            parent = self._block(slot, engine, event.tier, name)
+            parent = self._block(slot, engine, event.tier, _as_number(event.parent))
         if misfit is not None or parent is None:
             self.counts[misfit or Oddity.UNKNOWN_PARENT] += 1
             return
@@ -342,4 +341,6 @@ def as_numbers(hashes: tuple[EngineHash, ...]) -> tuple[tuple[int, ...], bytes]:
 def _as_number(name: EngineHash) -> int:
     if isinstance(name, bytes):
         return xxh3_64_intdigest(name)
+    if 0 <= name <= _NUMBER_MAX:
+        return name
     return name & _NUMBER_MAX if name.bit_length() < 64 else xxh3_64_intdigest(str(name).encode())

@@ -5,8 +5,8 @@ shrinks; each time it does, those that drop out have their answer. So the walk y
 length each, and only these are turned into arrays, all at once.
 """
 
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
+from struct import pack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,37 +25,41 @@ class Match:
     (`RunTree.follow`), for slots 0 to `slots` - 1.
     """
 
+    __slots__ = ("_ready", "_slots", "_steps", "expected")
+
     def __init__(self, stretches: Sequence[Stretch], slots: int) -> None:
         # The masks are taken now: runs change with the next event.
-        self._ready = [(run.holders, stop - start) for run, start, stop in stretches]
+        self._steps = [(run.holders, run.expected, run.lower, stop - start) for run, start, stop in stretches]
         self._slots = slots
-        self._lower = [run.lower for run, _, _ in stretches]
-        self._expected = [(run.holders | run.expected, stop - start) for run, start, stop in stretches]
-        self.expected = _fixed(_lengths(self._expected, slots))
+        self._ready: NDArray[np.int32] | None = None
+        self.expected = _lengths([(ready | filling, size) for ready, filling, _, size in self._steps], slots)
 
-    @cached_property
+    @property
     def ready(self) -> NDArray[np.int32]:
-        return _fixed(_lengths(self._ready, self._slots))
+        if self._ready is None:
+            self._ready = _lengths([(ready, size) for ready, _, _, size in self._steps], self._slots)
+        return self._ready
 
     def reach(self, tier: Tier) -> NDArray[np.int32]:
         """Blocks of the prompt, from its start, each of which is expected in HBM or ready in a tier down to `tier`.
 
         Never less than `expected`, which is what HBM reaches. What a slot has in a remote store is what it announced.
         """
-        if all(lower is NO_LOWER for lower in self._lower):
+        if all(lower is NO_LOWER for _, _, lower, _ in self._steps):
             return self.expected
         counted = depth(tier)
         reached: list[tuple[int, int]] = []
-        for (mask, size_bytes), lower in zip(self._expected, self._lower, strict=True):
+        for ready, filling, lower, size_bytes in self._steps:
+            mask = ready | filling
             for further in lower[:counted]:
                 mask |= further
             reached.append((mask, size_bytes))
-        return _fixed(_lengths(reached, self._slots))
+        return _lengths(reached, self._slots)
 
     def ready_at(self, slot: int) -> int:
         """One element of `ready`, without the others."""
         blocks_bytes = 0
-        for mask, size_bytes in self._ready:
+        for mask, _, _, size_bytes in self._steps:
             if not mask >> slot & 1:
                 break
             blocks_bytes += size_bytes
@@ -66,12 +70,7 @@ _FEW_SLOTS = 64
 """Up to this many slots, looking at the bits one by one takes less time than numpy takes to begin."""
 
 
-def _fixed(blocks: NDArray[np.int32]) -> NDArray[np.int32]:
-    blocks.flags.writeable = False
-    return blocks
-
-
-def _lengths(walk: Iterable[tuple[int, int]], slots: int) -> NDArray[np.int32]:
+def _lengths(walk: Sequence[tuple[int, int]], slots: int) -> NDArray[np.int32]:
     """Per slot, the blocks of the leading steps whose masks all have it. A step is (mask, bytes of hashes)."""
     racing = (1 << slots) - 1
     masks: list[int] = []
@@ -80,35 +79,50 @@ def _lengths(walk: Iterable[tuple[int, int]], slots: int) -> NDArray[np.int32]:
     for mask, size_bytes in walk:
         left = racing & mask
         if left != racing:
-            masks.append(racing ^ left)
-            lengths.append(done_bytes)
+            if done_bytes:
+                masks.append(racing ^ left)
+                lengths.append(done_bytes)
             racing = left
             if not racing:
                 break
         done_bytes += size_bytes
-    if racing:
+    if racing and done_bytes:
         masks.append(racing)
         lengths.append(done_bytes)
-    if not any(lengths):
-        return np.zeros(slots, dtype=np.int32)
     if slots <= _FEW_SLOTS:
         return _spread(masks, lengths, slots)
-    mask_bytes = (slots + 7) // 8
-    packed = b"".join([mask.to_bytes(mask_bytes, "little") for mask in masks])
-    table = np.frombuffer(packed, dtype=np.uint8).reshape(len(masks), mask_bytes)
-    bits = np.unpackbits(table, axis=1, count=slots, bitorder="little")
-    # Each slot is in one mask at most. float32 is exact for such lengths and, unlike int32, multiplies through BLAS.
-    blocks = np.array(lengths, dtype=np.float32) / HASH_BYTES
-    return (blocks @ bits.astype(np.float32)).astype(np.int32)
+    if not masks:
+        blocks = np.zeros(slots, dtype=np.int32)
+    else:
+        mask_bytes = (slots + 7) // 8
+        packed = b"".join([mask.to_bytes(mask_bytes, "little") for mask in masks])
+        table = np.frombuffer(packed, dtype=np.uint8).reshape(len(masks), mask_bytes)
+        bits = np.unpackbits(table, axis=1, count=slots, bitorder="little")
+        # A slot is in one mask at most. float32 is exact for such lengths and, unlike int32, multiplies through BLAS.
+        rows = np.array(lengths, dtype=np.float32) / HASH_BYTES
+        blocks = (rows @ bits.astype(np.float32)).astype(np.int32)
+    blocks.flags.writeable = False
+    return blocks
 
 
 def _spread(masks: Sequence[int], lengths_bytes: Sequence[int], slots: int) -> NDArray[np.int32]:
-    """Each mask's length in the places of its bits."""
-    blocks = [0] * slots
+    """Each mask's length in the places of its bits, 0 elsewhere. The commonest length is filled in, the others are set
+    bit by bit. An array on bytes is read-only, and takes half as long to make as one of a list."""
+    rest = (1 << slots) - 1
+    commonest = commonest_slots = 0
     for mask, length_bytes in zip(masks, lengths_bytes, strict=True):
+        rest ^= mask
+        if (held := mask.bit_count()) > commonest_slots:
+            commonest, commonest_slots = length_bytes, held
+    if rest.bit_count() > commonest_slots:
+        commonest = 0
+    blocks = [commonest // HASH_BYTES] * slots
+    for mask, length_bytes in ((rest, 0), *zip(masks, lengths_bytes, strict=True)):
+        if length_bytes == commonest:
+            continue
         length = length_bytes // HASH_BYTES
-        while length and mask:
+        while mask:
             lowest = mask & -mask
             blocks[lowest.bit_length() - 1] = length
             mask ^= lowest
-    return np.array(blocks, dtype=np.int32)
+    return np.frombuffer(pack(f"{slots}i", *blocks), dtype=np.int32)

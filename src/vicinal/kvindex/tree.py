@@ -107,7 +107,7 @@ class RunTree:
         """Add fresh blocks behind `offset` of `run`, with the copies of the model `copies` and these common names."""
         if offset < len(run.hashes):
             run = self._cut(run, offset)[0]
-        elif not run.children and self._extend(run, hashes, copies, names):
+        elif not run.children and run.same_copies(copies) and self.extend(run, hashes, names):
             return
         above = run
         for at in range(0, len(hashes), self.run_bytes_max):
@@ -118,9 +118,10 @@ class RunTree:
             self._disturbed.append(part)
             above = part
 
-    def _extend(self, run: Run, hashes: bytes, copies: Run, names: bytes) -> bool:
-        """Put the blocks into the childless run itself, if they belong there: most stores continue a prompt so."""
-        if run is self.root or len(run.hashes) + len(hashes) > self.run_bytes_max or not run.same_copies(copies):
+    def extend(self, run: Run, hashes: bytes, names: bytes) -> bool:
+        """Put fresh blocks with the same copies into a childless run itself: most stores continue a prompt so. False,
+        and nothing is changed, when there is no room in it."""
+        if run is self.root or len(run.hashes) + len(hashes) > self.run_bytes_max:
             return False
         run.hashes += hashes
         run.names += names
