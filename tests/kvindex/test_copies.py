@@ -12,7 +12,7 @@ from vicinal.kvindex.copies import CopyEvent, CopyState, IllegalCopyEventError, 
 from vicinal.kvindex.groups import Copy
 from vicinal.kvindex.hashing import ROOT, chain, unpack
 from vicinal.kvindex.index import BlockIndex
-from vicinal.kvindex.run import HEAT_HALF_LIFE_S, Run
+from vicinal.kvindex.run import HEAT_HALF_LIFE_S, Run, heat
 
 FACTS = (CopyEvent.STORED, CopyEvent.REMOVED, CopyEvent.ENDED)
 HELD = (CopyState.READY, CopyState.LEASED)
@@ -163,27 +163,27 @@ def test_a_group_says_where_it_is_who_claims_it_and_how_warm_it_is():
     index.expect(3, HASHES[:16], now=100.0)
     index.expect(1, HASHES[:16], now=100.0)
     assert index.lease(3, HASHES[:16]) == 2
-    first, rest = index.groups()
+    first, rest = index.groups({3: 7})
     names = unpack(HASHES)
     assert (first.first, first.last, first.blocks) == (names[0], names[1], 2)
     assert first.copies == (
         Copy(1, Tier.HBM, CopyState.FILLING, plans=1, readers=0),
-        Copy(3, Tier.HBM, CopyState.LEASED, plans=1, readers=1),
-        Copy(3, Tier.HOST, CopyState.LEASED, plans=0, readers=1),
+        Copy(3, Tier.HBM, CopyState.LEASED, plans=1, readers=1, epoch=7),
+        Copy(3, Tier.HOST, CopyState.LEASED, plans=0, readers=1, epoch=7),
     )
-    assert rest.copies == (Copy(3, Tier.HBM, CopyState.READY, plans=0, readers=0),)
-    assert rest.warm_s == -inf
-    assert first.warm_s == pytest.approx(100.0 + HEAT_HALF_LIFE_S)
-    assert index.group(names[3]) == rest
+    assert rest.copies == (Copy(3, Tier.HBM, CopyState.READY, plans=0, readers=0, epoch=7),)
+    assert (rest.warm_s, rest.heat(0.0)) == (-inf, 0.0)
+    assert first.heat(100.0) == pytest.approx(2.0)
+    assert index.group(names[3], {3: 7}) == rest
     assert index.group(99) is None
 
 
 def test_heat_counts_requests_and_halves_with_time():
     run = Run(HASHES)
-    assert run.heat(0.0) == 0.0
+    assert heat(run.warm_s, 0.0) == 0.0
     for _ in range(3):
         run.warm(50.0)
-    assert run.heat(50.0) == pytest.approx(3.0)
-    assert run.heat(50.0 + HEAT_HALF_LIFE_S) == pytest.approx(1.5)
+    assert heat(run.warm_s, 50.0) == pytest.approx(3.0)
+    assert heat(run.warm_s, 50.0 + HEAT_HALF_LIFE_S) == pytest.approx(1.5)
     run.warm(50.0 + HEAT_HALF_LIFE_S)
-    assert run.heat(50.0 + HEAT_HALF_LIFE_S) == pytest.approx(2.5)
+    assert heat(run.warm_s, 50.0 + HEAT_HALF_LIFE_S) == pytest.approx(2.5)

@@ -250,6 +250,7 @@ def test_a_restarted_engine_starts_empty_and_its_past_is_ignored():
     engines.apply(0, stored((1, 2), (1, 2, 3, 4), incarnation=4))
     engines.apply(0, stored((3,), (1, 1), parent=1, incarnation=5))
     assert index.blocks_held(0) == 1
+    assert engines.epochs == {0: 5}
     assert engines.counts == {
         Oddity.NEW_INCARNATION: 1,
         Oddity.OLD_INCARNATION: 1,

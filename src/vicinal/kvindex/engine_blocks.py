@@ -148,6 +148,11 @@ class EngineBlocks:
                 if name not in names.blocks and self.index.names.called(slot, name, tier) is None:
                     del names.more_stores[name]
 
+    @property
+    def epochs(self) -> dict[int, int]:
+        """The incarnation of each slot's engine that has told something."""
+        return {slot: engine.incarnation for slot, engine in self._slots.items()}
+
     def names_held(self, slot: int) -> int:
         """Engine hashes that stand for something in a slot, over all tiers."""
         engine = self._slots.get(slot)

@@ -1,23 +1,26 @@
 """The directory of block groups as people read it: where each group is, in which tier, in which state, how warm."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vicinal.domain.ids import BlockHash
 from vicinal.domain.tier import Tier
 from vicinal.kvindex.copies import CopyState, state_of
 from vicinal.kvindex.hashing import unpack
-from vicinal.kvindex.run import Run, depth, slots_of
+from vicinal.kvindex.run import Run, depth, heat, slots_of
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A group's copy in one tier of a slot. `plans` and `readers` are how many claims stand on it."""
+    """A group's copy in one tier of a slot. `plans` and `readers` are how many claims stand on it, `epoch` is the
+    incarnation of its engine; None where no engine said that it is there."""
 
     slot: int
     tier: Tier
     state: CopyState
     plans: int
     readers: int
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,13 @@ class Group:
     copies: tuple[Copy, ...]
     warm_s: float
 
+    def heat(self, now: float) -> float:
+        """How often it was asked for, each time halved every HEAT_HALF_LIFE_S since."""
+        return heat(self.warm_s, now)
 
-def group_of(run: Run) -> Group:
-    """A run as a group. Copies are ordered by slot, then by tier; those that are absent are left out."""
+
+def group_of(run: Run, epochs: Mapping[int, int]) -> Group:
+    """A run as a group; `epochs` is by slot. Copies are ordered by slot, then by tier; absent ones are left out."""
     blocks = unpack(run.hashes)
     copies: list[Copy] = []
     for slot in slots_of(run.held_anywhere | run.expected):
@@ -45,5 +52,5 @@ def group_of(run: Run) -> Group:
             counted = plans if tier is Tier.HBM else 0  # a planned request fills, and reads, HBM
             state = state_of(ready, bool(counted), bool(readers))
             if state is not CopyState.ABSENT:
-                copies.append(Copy(slot, tier, state, counted, readers))
+                copies.append(Copy(slot, tier, state, counted, readers, epochs.get(slot)))
     return Group(BlockHash(blocks[0]), BlockHash(blocks[-1]), run.blocks, tuple(copies), run.warm_s)

@@ -13,9 +13,12 @@ Nothing assumes that holders shrink along a chain. An engine may drop a block an
 the hole, and comes back whole when the block does.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from itertools import pairwise
 from math import inf
+from operator import or_
+from types import MappingProxyType
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.domain.tier import Tier
@@ -29,6 +32,8 @@ from vicinal.kvindex.tree import RunTree
 
 RUN_BLOCKS_MAX = 128
 """Long enough that a match of a 10,000-token prompt compares five runs, short enough that a split copies 1 KB."""
+
+NO_EPOCHS: Mapping[int, int] = MappingProxyType({})
 
 
 class BlockIndex:
@@ -229,14 +234,19 @@ class BlockIndex:
         self._holdings.shrink()
         return found
 
-    def groups(self) -> Iterator[Group]:
-        """Every block group, parents first. For people: a group that an event splits in the meantime may be missed."""
-        return (group_of(run) for run in list(self._tree.runs()))
+    def groups(self, epochs: Mapping[int, int] = NO_EPOCHS) -> Iterator[Group]:
+        """Every block group, parents first, with its copies' epochs by slot (`EngineBlocks.epochs`). It looks
+        at everything."""
+        return (group_of(run, epochs) for run in list(self._tree.runs()))
 
-    def group(self, block: int) -> Group | None:
+    def group(self, block: int, epochs: Mapping[int, int] = NO_EPOCHS) -> Group | None:
         """The group of a block; None for an unknown block."""
         run = self._tree.where.get(block)
-        return None if run is None else group_of(run)
+        return None if run is None else group_of(run, epochs)
+
+    def planned(self) -> int:
+        """The slots with filling copies, as a mask. For checks: it looks at everything."""
+        return reduce(or_, (run.expected for run in self._tree.runs()), 0)
 
     def validate(self) -> None:
         """Check every invariant; raises BrokenIndexError. For tests: it looks at every block."""

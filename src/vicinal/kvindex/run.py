@@ -37,6 +37,14 @@ def depth(tier: Tier) -> int:
     return 0 if tier is Tier.HBM else _DEPTHS[tier]
 
 
+def heat(warm_s: float, now: float) -> float:
+    """How often something was asked for, each time halved every HEAT_HALF_LIFE_S since.
+
+    One number says both how much and since when: `warm_s`, the time at which the heat has fallen to 1.
+    """
+    return exp2(min((warm_s - now) / HEAT_HALF_LIFE_S, 1000.0))
+
+
 def slots_of(mask: int) -> list[int]:
     """The slots in a mask, lowest first."""
     slots: list[int] = []
@@ -178,14 +186,7 @@ class Run:
 
     def warm(self, now: float) -> None:
         """Somebody asked for it: its heat grows by 1."""
-        self.warm_s = now + HEAT_HALF_LIFE_S * log2(1.0 + self.heat(now))
-
-    def heat(self, now: float) -> float:
-        """How often it was asked for, each time halved every HEAT_HALF_LIFE_S since.
-
-        One number says both how much and since when: the time at which the heat has fallen to 1.
-        """
-        return exp2(min((self.warm_s - now) / HEAT_HALF_LIFE_S, 1000.0))
+        self.warm_s = now + HEAT_HALF_LIFE_S * log2(1.0 + heat(self.warm_s, now))
 
 
 def _one_more(claims: Mapping[int, int], slot: int) -> Mapping[int, int]:

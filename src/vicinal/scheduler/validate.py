@@ -3,6 +3,7 @@ idle can run it too. It costs time in proportion to the state, so it is not for 
 
 import numpy as np
 
+from vicinal.kvindex.run import slots_of
 from vicinal.scheduler.scheduler import Scheduler
 from vicinal.scheduler.states import State
 from vicinal.topology.graph import Level
@@ -32,6 +33,10 @@ def validate(scheduler: Scheduler) -> None:
             raise BrokenInvariantError(f"{tracked.id} is {tracked.state}, which the queue of held requests contradicts")
         if tracked.state is State.HELD and tracked.expected:
             raise BrokenInvariantError(f"{tracked.id} is held and has blocks on their way")
+    wanted = {slot for tracked in requests.values() for slot in tracked.expected}
+    filling = set(slots_of(scheduler.state.index.planned()))
+    if filling - wanted:
+        raise BrokenInvariantError(f"slots {sorted(filling - wanted)} fill blocks for requests that are over")
     _sums(scheduler)
     scheduler.state.index.validate()
 
