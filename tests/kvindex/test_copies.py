@@ -4,7 +4,7 @@ import struct
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vicinal.domain.tier import Tier
@@ -112,6 +112,7 @@ class Block:
 
 
 @pytest.mark.mission("B11", "B14", "B16")
+@settings(deadline=None)
 @given(OPERATIONS)
 def test_the_index_moves_copies_as_the_table_says(operations):
     index = BlockIndex(1)

@@ -23,6 +23,10 @@ def hashes_of(path: tuple[int, ...]) -> bytes:
     return chain(struct.pack(f"<{len(path)}I", *path), 1)
 
 
+def name_of(*blocks: int) -> bytes:
+    return struct.pack(f"<{len(blocks)}Q", *((block + 1) % 2**64 for block in blocks))
+
+
 BLOCKS = sorted({block for path in PROBES for block in unpack(hashes_of(path))})
 
 
@@ -31,6 +35,7 @@ class TwoIndexes(RuleBasedStateMachine):
     def start(self, run_blocks_max):
         self.index = BlockIndex(1, run_blocks_max)
         self.naive = NaiveIndex(1)
+        self.named = set()
 
     @rule(slot=SLOTS, path=PATHS, known=st.integers(0, 9), tier=TIERS)
     def store(self, slot, path, known, tier):
@@ -50,6 +55,44 @@ class TwoIndexes(RuleBasedStateMachine):
         blocks = [block for number, block in enumerate(unpack(hashes_of(path))) if number in chosen]
         self.index.remove(slot, blocks + blocks[:1], tier)
         self.naive.remove(slot, blocks, tier)
+
+    @rule(slot=SLOTS, path=PATHS, tier=TIERS)
+    def store_named(self, slot, path, tier):
+        """All engines call a block by its hash and one. It is refused only where the slot holds some without a name."""
+        hashes = hashes_of(path)
+        blocks = unpack(hashes)
+        held = self.naive.held_among(slot, blocks, tier)
+        again = self.index.names.store(slot, ROOT, hashes, name_of(*blocks), tier)
+        if any((slot, tier, block) not in self.named for block in held):
+            assert again is None
+            return
+        assert again == name_of(*(block for block in blocks if block in held))
+        assert self.naive.store(slot, ROOT, hashes, tier)
+        self.named.update((slot, tier, block) for block in blocks)
+
+    @rule(slot=SLOTS, path=PATHS, order=st.permutations(range(9)), count=st.integers(0, 9), tier=TIERS)
+    def remove_named(self, slot, path, order, count, tier):
+        blocks = unpack(hashes_of(path))
+        self.remove_by_name(slot, [blocks[number] for number in order[:count] if number < len(blocks)], tier)
+
+    @rule(slot=SLOTS, path=PATHS, kept=st.integers(0, 9), tier=TIERS)
+    def remove_the_end(self, slot, path, kept, tier):
+        self.remove_by_name(slot, unpack(hashes_of(path))[kept:][::-1], tier)
+
+    def remove_by_name(self, slot, blocks, tier):
+        self.forget_unheld()
+        known = [block for block in blocks if (slot, tier, block) in self.named]
+        names = unpack(name_of(*blocks))
+        assert [self.index.names.called(slot, name, tier) for name in names] == [
+            block if block in known else None for block in blocks
+        ]
+        assert sorted(unpack(self.index.names.remove(slot, names, tier))) == sorted(known)
+        self.naive.remove(slot, known, tier)
+
+    def forget_unheld(self):
+        self.named = {
+            (slot, tier, block) for slot, tier, block in self.named if (slot, block) in self.naive.ready[tier]
+        }
 
     @rule(slot=SLOTS, tiers=st.sampled_from((tuple(Tier), (Tier.HBM,), (Tier.HOST, Tier.SSD))))
     def clear(self, slot, tiers):
@@ -82,6 +125,7 @@ class TwoIndexes(RuleBasedStateMachine):
         self.index.validate()
         self.naive.validate()
         assert len(self.index) == len(self.naive)
+        self.forget_unheld()
         ours, theirs = self.index, self.naive
         for tier in Tier:
             for slot in (0, 1, 7, 8, 70):
@@ -115,6 +159,10 @@ class TwoIndexesWithCollisions(TwoIndexes):
     @rule(slot=SLOTS, path=PATHS)
     def expect(self, slot, path):
         assert self.index.expect(slot, hashes_of(path)) == self.naive.expect(slot, hashes_of(path))
+
+    @rule()
+    def store_named(self):
+        """A collision keeps stores from being complete; names are tried on honest hashes."""
 
     @rule(slot=SLOTS, parent=st.sampled_from((ROOT, *BLOCKS[:6])), hashes=CHAINS)
     def store_anything(self, slot, parent, hashes):

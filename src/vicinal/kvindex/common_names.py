@@ -118,8 +118,8 @@ class CommonNames:
 
     def remove(self, slot: int, names: Sequence[int], tier: Tier = Tier.HBM) -> bytes:
         """Forget the slot's copies of the blocks with these common names, one after the other; names that stand for
-        none are passed over. Returns the blocks, packed. Stretches of a run go at once: engines free a prompt from its
-        end."""
+        none are passed over. Returns the blocks, packed, in no certain order. Stretches of a run go at once: engines
+        free a prompt from its end."""
         bit, at = 1 << slot, depth(tier)
         named, where = self._holdings.named, self._tree.where
         backwards = pack_hashes(names[::-1]) if len(names) > 1 else b""
