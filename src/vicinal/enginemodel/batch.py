@@ -27,8 +27,7 @@ class Batcher:
         self.loaded: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.settled = True
-        self._pulling: list[Sequence] = []
-        self._loading: list[Sequence] = []
+        self._deferred: list[Sequence] = []
         self._warm_up_s = spec.warm_up_s
 
     def next_step(self, at_s: float, previous: Step | None = None) -> Step | None:
@@ -67,15 +66,10 @@ class Batcher:
             return False
         return previous.decodes == self.running and self._memory.grow(self.running, 1 + self._spec.ahead, at_s)
 
-    def take_pulling(self) -> list[Sequence]:
-        """Sequences that were admitted since the last call and wait for a transfer."""
-        pulling, self._pulling = self._pulling, []
-        return pulling
-
-    def take_loading(self) -> list[Sequence]:
-        """Sequences that were admitted since the last call and wait for what lies below HBM."""
-        loading, self._loading = self._loading, []
-        return loading
+    def take_deferred(self) -> list[Sequence]:
+        """Sequences that were admitted since the last call and wait for a transfer, or for what lies below HBM."""
+        deferred, self._deferred = self._deferred, []
+        return deferred
 
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out, wherever it is; its blocks are the caller's business."""
@@ -146,11 +140,11 @@ class Batcher:
             self.waiting.popleft()
             if sequence.pulls:
                 sequence.phase = Phase.PULLING
-                self._pulling.append(sequence)
+                self._deferred.append(sequence)
                 continue
             if sequence.loading:
                 sequence.phase = Phase.LOADING
-                self._loading.append(sequence)
+                self._deferred.append(sequence)
                 continue
             budget -= self._start(sequence, budget, chunks)
 

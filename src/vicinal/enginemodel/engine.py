@@ -163,7 +163,9 @@ class Engine:
     def _run(self, now: float) -> None:
         holds, loads = self.holds, self.loads
         while True:
-            due_s = min(holds.next_expiry_s, loads.next_s)
+            due_s = holds.next_expiry_s
+            if loads.next_s < due_s:
+                due_s = loads.next_s
             if due_s <= now and due_s < self._ends_s:
                 self._now_s = max(self._now_s, due_s)
                 self._expire()
@@ -183,17 +185,19 @@ class Engine:
 
     def _begin(self) -> None:
         self._expire()
-        self._land()
+        if self.loads.next_s <= self._now_s:
+            self._land()
         self._step = self._batcher.next_step(self._now_s, self._step)
         self._ends_s = inf if self._step is None else self._step.ends_s
         self._milestone_s = None
         self._news = not self._batcher.settled
-        for sequence in self._batcher.take_pulling():
+        for sequence in self._batcher.take_deferred():
+            if sequence.loading:
+                sequence.load_s -= self._now_s
+                self.loads.begin(sequence, self._now_s)
+                continue
             missing = len(sequence.blocks) - sequence.sealed
             self._outputs.append(PullWanted(sequence.work.id, missing, sequence.pulled_tokens, self._now_s))
-        for sequence in self._batcher.take_loading():
-            sequence.load_s -= self._now_s
-            self.loads.begin(sequence, self._now_s)
 
     def _complete(self, step: Step, now: float) -> None:
         decodes = [s for s in step.decodes if s.phase is Phase.DECODING]
@@ -271,9 +275,7 @@ class Engine:
         )
 
     def _land(self) -> None:
-        """Whoever has loaded what it found below HBM goes on with the rest of its prompt."""
-        if self.loads.next_s > self._now_s:
-            return
+        """Whoever has loaded what it found below HBM by now goes on with the rest of its prompt."""
         for at_s, sequence in self.loads.finished(self._now_s):
             sequence.load_s += at_s
             sequence.phase = Phase.LOADED
