@@ -17,6 +17,7 @@ from vicinal.domain.request import Request
 from vicinal.domain.reuse import Reuse
 from vicinal.domain.tier import Tier
 from vicinal.kvindex.hashing import chain
+from vicinal.scheduler.secondlooks import HEARTBEATS
 
 P, D = EndpointId("r1-p1"), EndpointId("r1-d1")
 PROMPT = tokens(320, 1)
@@ -193,7 +194,7 @@ def run(play: Play, asked: Request, cached: int | None, events: tuple[np.ndarray
     found += every(Warn, play.prefilled(asked.id, 0.2, cached=cached))
     play.first_token(asked.id, 0.1)
     found += every(Warn, play.finished(asked.id, 0.1))
-    play.reported("r1-d1", play.scheduler.state.freshness.heartbeat_s)
+    play.reported("r1-d1", HEARTBEATS * play.scheduler.state.freshness.heartbeat_s)
     return found + every(Warn, play.reported("r1-p1"))
 
 
@@ -254,14 +255,39 @@ def test_blocks_that_an_engine_said_it_had_and_lacks_without_a_removal() -> None
     stored(play, PROMPT)
     found: list[Warn] = []
     for n in range(8):
-        asked = request(f"q{n}", PROMPT)
-        play.arrive(asked)
-        found += every(Warn, play.prefilled(asked.id, 0.2, cached=0))
-        play.first_token(asked.id)
-        play.finished(asked.id, 0.1)
+        found += run(play, request(f"q{n}", PROMPT), 0)
     assert [(warning.kind, warning.endpoint) for warning in found] == [("removals_unheard", P)]
     assert "gap" in found[0].text
     assert "reset" in found[0].text
+
+
+def test_removals_that_are_only_late_are_no_evidence() -> None:
+    play = one_pair()
+    for n in range(12):
+        prompt = tokens(320, 100 + n)
+        stored(play, prompt, name=n * 100)
+        asked = request(f"q{n}", prompt)
+        play.arrive(asked)
+        play.prefilled(asked.id, 0.2, cached=0)
+        assert finish(play, asked.id).reuse is Reuse.UNEXPLAINED
+        removed(play, n * 100)
+        play.reported("r1-d1", HEARTBEATS * play.scheduler.state.freshness.heartbeat_s)
+        assert every(Warn, play.reported("r1-p1")) == []
+
+
+def test_events_that_come_a_heartbeat_late_are_no_evidence() -> None:
+    play = one_pair()
+    for n in range(12):
+        prompt = tokens(320, 100 + n)
+        play.arrive(request(f"q{n}", prompt))
+        stored(play, prompt[:32], name=n * 100)
+        play.prefilled(f"q{n}", 0.2, cached=0)
+        finish(play, f"q{n}")
+        play.reported("r1-d1", play.scheduler.state.freshness.heartbeat_s)
+        assert every(Warn, play.reported("r1-p1")) == []
+        stored(play, prompt, 2, name=n * 100)
+        play.reported("r1-d1", HEARTBEATS * play.scheduler.state.freshness.heartbeat_s)
+        assert every(Warn, play.reported("r1-p1")) == []
 
 
 @pytest.mark.mission("B16")
@@ -351,7 +377,7 @@ def test_the_salt_of_a_request_is_part_of_its_hashes() -> None:
         play.prefilled(salted.id, 0.2, cached=0)
         play.first_token(salted.id, 0.1)
         play.finished(salted.id, 0.1)
-        play.reported("r1-d1", play.scheduler.state.freshness.heartbeat_s)
+        play.reported("r1-d1", HEARTBEATS * play.scheduler.state.freshness.heartbeat_s)
         assert every(Warn, play.reported("r1-p1")) == []
 
 

@@ -1,12 +1,11 @@
 """Predicted against actual reuse, for every request: the loudest sign of lost KV awareness (docs/self-check.md).
 
 The prefill leg's engine says how many prompt tokens it reused. A figure other than the predicted one has a cause, which
-follows from what the index knew at the decision and what it heard since. And once per endpoint and heartbeat a finished
-prompt is looked for in what the engine says it stored: tokens that differ from the engine's show there first.
+follows from what the index knew at the decision and what it heard since. And every few heartbeats a finished prompt is
+looked for in what its engine says it stored: tokens that differ from the engine's show there first.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from vicinal.cluster.state import ClusterState
 from vicinal.domain.effects import Warn
@@ -16,18 +15,9 @@ from vicinal.domain.report import EndpointReport
 from vicinal.domain.request import HASH_BYTES
 from vicinal.domain.reuse import Reuse
 from vicinal.scheduler.pulls import Pulls
+from vicinal.scheduler.secondlooks import SecondLooks, lost, ready
 from vicinal.scheduler.suspicions import Suspicion, Suspicions
 from vicinal.scheduler.tracked import Promise, Tracked
-
-
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    """A prompt that was computed in `slot`; it is looked for when its events have had time to come."""
-
-    hashes: bytes
-    losses_from: int
-    decided_s: float
-    over_s: float
 
 
 class SelfCheck:
@@ -37,7 +27,7 @@ class SelfCheck:
         self.suspicions = Suspicions()
         self.pulls = Pulls()
         self._state = state
-        self._probes: dict[int, _Probe] = {}
+        self._later = SecondLooks(state, self.suspicions)
 
     def promise(self, tracked: Tracked, slot: int, ready_blocks: int) -> None:
         """The request's new plan prefills in `slot`, where so many blocks of the prompt are ready now."""
@@ -62,7 +52,7 @@ class SelfCheck:
         return self._suspect(tracked, promise)
 
     def over(self, tracked: Tracked, now: float) -> None:
-        """The request is done. A last look for events that were late; its prompt may be the endpoint's next probe.
+        """The request is done. A last look for events that were late, and perhaps another one some heartbeats on.
 
         A removal that is heard before the block is stored anew happened before the engine looked, however late the news
         is: an engine that has a block reuses it. One that comes after that leaves a copy, and is no loss.
@@ -72,12 +62,17 @@ class SelfCheck:
             return
         if tracked.reuse is Reuse.LATE_EVENTS and not self._knows_reused(tracked, promise):
             tracked.reuse = Reuse.UNEXPLAINED
-        elif tracked.reuse is Reuse.UNEXPLAINED and self._lost_since(tracked, promise):
-            tracked.reuse = Reuse.EVICTED_MEANWHILE
-        hashes = b"" if tracked.request.inferred_only else tracked.request.block_hashes
-        if hashes and promise.slot not in self._probes and self._sends_events(promise.slot):
+        hashes, slot = tracked.request.block_hashes, promise.slot
+        reused = tracked.cached_tokens or 0
+        if tracked.reuse is Reuse.UNEXPLAINED and reused < promise.cached_tokens:
+            block = reused // tracked.request.block_tokens
+            if lost(self._state, slot, hashes, block, promise.losses_from):
+                tracked.reuse = Reuse.EVICTED_MEANWHILE
+            else:
+                self._later.missing(slot, hashes, block, promise.losses_from, now)
+        if hashes and not self._state.infers(slot, tracked.request):
             decided_s = tracked.dispatched_s if tracked.dispatched_s is not None else now
-            self._probes[promise.slot] = _Probe(hashes, promise.losses_from, decided_s, now)
+            self._later.prompt(slot, hashes, promise.losses_from, decided_s, now)
 
     def pull_began(self, tracked: Tracked, plan: Plan) -> None:
         """A decode leg of this plan goes off."""
@@ -92,12 +87,7 @@ class SelfCheck:
 
     def reported(self, slot: int, report: EndpointReport, now: float) -> list[Warn]:
         """An engine's report came: a heartbeat has passed there."""
-        found = self._check_pulls(slot, report)
-        probe = self._probes.get(slot)
-        if probe is not None and now - probe.over_s >= self._state.freshness.heartbeat_s:
-            del self._probes[slot]
-            found += self._look_for(slot, report.endpoint, probe)
-        return found
+        return [*self._check_pulls(slot, report), *self._later.due(slot, report.endpoint, now)]
 
     def abandon(self, tracked: Tracked, left: Collection[int]) -> None:
         """The endpoints of these slots left: what the request was promised there is nobody's word any more."""
@@ -107,7 +97,7 @@ class SelfCheck:
     def forget(self, slots: Iterable[int], endpoints: Iterable[EndpointId]) -> None:
         """These left the fleet."""
         for slot in slots:
-            self._probes.pop(slot, None)
+            self._later.forget(slot)
         for endpoint in endpoints:
             self.suspicions.forget(endpoint)
             self.pulls.forget(endpoint)
@@ -118,7 +108,7 @@ class SelfCheck:
             return Reuse.ENGINE_SILENT
         if reused == promise.cached_tokens:
             return Reuse.EXACT
-        if request.inferred_only or not self._sends_events(promise.slot):
+        if self._state.infers(promise.slot, request):
             return Reuse.INFERRED
         if reused > promise.cached_tokens:
             return Reuse.STORED_MEANWHILE if self._knows_reused(tracked, promise) else Reuse.LATE_EVENTS
@@ -127,12 +117,14 @@ class SelfCheck:
             return Reuse.NOT_LOADED
         if block >= promise.ready_blocks:
             return Reuse.EXPECTED_NOT_MADE
-        return Reuse.EVICTED_MEANWHILE if self._lost(tracked, promise, block) else Reuse.UNEXPLAINED
+        hashes, start, stop = request.block_hashes, promise.losses_from, promise.losses_to
+        explained = lost(self._state, promise.slot, hashes, block, start, stop)
+        return Reuse.EVICTED_MEANWHILE if explained else Reuse.UNEXPLAINED
 
     def _suspect(self, tracked: Tracked, promise: Promise) -> list[Warn]:
         """What this one comparison speaks for and against."""
         endpoint = self._state.fleet.endpoints[promise.slot]
-        reused, cause = tracked.cached_tokens, tracked.reuse
+        reused = tracked.cached_tokens
         add = self.suspicions.add
         found: list[Warn] = []
         if promise.cached_tokens or reused is not None:  # silence where nothing was expected may mean zero
@@ -144,24 +136,10 @@ class SelfCheck:
             found += add(endpoint.id, Suspicion.BLOCK_SIZE, odd, reused)
         if tracked.request.inferred_only:
             return found
-        if promise.ready_blocks and not self._sends_events(promise.slot):
+        if promise.ready_blocks and not self._state.sends_events(promise.slot):
             found += add(endpoint.id, Suspicion.NO_REUSE, not reused)
-        elif promise.ready_blocks and cause in (Reuse.EXACT, Reuse.UNEXPLAINED):
-            found += add(endpoint.id, Suspicion.REMOVALS_UNHEARD, cause is Reuse.UNEXPLAINED)
-        return found
-
-    def _look_for(self, slot: int, endpoint: EndpointId, probe: _Probe) -> list[Warn]:
-        """How far the engine stored the prompt under our hashes."""
-        blocks = len(probe.hashes) // HASH_BYTES
-        landed = self._ready(slot, probe.hashes)
-        heard = bool(self._state.events_s[slot] >= probe.decided_s)
-        if landed < blocks and self._lost_block(slot, probe.hashes, landed, probe.losses_from, None):
-            return []
-        add = self.suspicions.add
-        found = add(endpoint, Suspicion.NO_BLOCK_EVENTS, not heard and landed < blocks)
-        if heard:
-            found += add(endpoint, Suspicion.TOKENS_DIFFER_AT_START, landed == 0)
-            found += add(endpoint, Suspicion.TOKENS_DIFFER_LATER, 0 < landed < blocks, landed)
+        elif promise.ready_blocks and tracked.reuse is Reuse.EXACT:
+            found += add(endpoint.id, Suspicion.REMOVALS_UNHEARD, False)
         return found
 
     def _check_pulls(self, slot: int, report: EndpointReport) -> list[Warn]:
@@ -174,22 +152,4 @@ class SelfCheck:
     def _knows_reused(self, tracked: Tracked, promise: Promise) -> bool:
         """By now the index knows of all that the engine reused."""
         blocks = (tracked.cached_tokens or 0) // tracked.request.block_tokens
-        return self._ready(promise.slot, tracked.request.block_hashes[: blocks * HASH_BYTES]) >= blocks
-
-    def _ready(self, slot: int, hashes: bytes) -> int:
-        return self._state.index.match(hashes, len(self._state.fleet)).ready_at(slot)
-
-    def _lost(self, tracked: Tracked, promise: Promise, block: int) -> bool:
-        hashes = tracked.request.block_hashes
-        return self._lost_block(promise.slot, hashes, block, promise.losses_from, promise.losses_to)
-
-    def _lost_since(self, tracked: Tracked, promise: Promise) -> bool:
-        block = (tracked.cached_tokens or 0) // tracked.request.block_tokens
-        return self._lost_block(promise.slot, tracked.request.block_hashes, block, promise.losses_from, None)
-
-    def _lost_block(self, slot: int, hashes: bytes, at: int, start: int, stop: int | None) -> bool:
-        name = int.from_bytes(hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES], "little")
-        return self._state.engine_blocks.losses.between(slot, name, start, stop)
-
-    def _sends_events(self, slot: int) -> bool:
-        return self._state.sends_events(slot)
+        return ready(self._state, promise.slot, tracked.request.block_hashes[: blocks * HASH_BYTES]) >= blocks

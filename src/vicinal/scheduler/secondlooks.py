@@ -1,0 +1,98 @@
+"""What is looked at again some heartbeats later, when even late events have come: then what is still wrong is evidence.
+
+Per endpoint one prompt at a time is looked for in what its engine stored, and one block that was not reused is looked
+for in what it lost. Both cost one match, or one search, per endpoint and a few heartbeats, however many requests come.
+"""
+
+from dataclasses import dataclass
+
+from vicinal.cluster.state import ClusterState
+from vicinal.domain.effects import Warn
+from vicinal.domain.ids import EndpointId
+from vicinal.domain.request import HASH_BYTES
+from vicinal.scheduler.suspicions import Suspicion, Suspicions
+
+HEARTBEATS = 3.0
+"""Events of a busy engine, at a busy gateway, may come a heartbeat after the answer that they belong to."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """It was computed by a request decided on at `decided_s` and over at `over_s`."""
+
+    hashes: bytes
+    losses_from: int
+    decided_s: float
+    over_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """A block that was ready at mark `losses_from`, and was not reused by a request that was over at `over_s`."""
+
+    hashes: bytes
+    at: int
+    losses_from: int
+    over_s: float
+
+
+class SecondLooks:
+    """One prompt and one block per slot; more of them, while one waits, are not looked at."""
+
+    def __init__(self, state: ClusterState, suspicions: Suspicions) -> None:
+        self._state = state
+        self._suspicions = suspicions
+        self._prompts: dict[int, _Prompt] = {}
+        self._missing: dict[int, _Missing] = {}
+
+    def prompt(self, slot: int, hashes: bytes, losses_from: int, decided_s: float, over_s: float) -> None:
+        """This prompt was computed, or found, there."""
+        self._prompts.setdefault(slot, _Prompt(hashes, losses_from, decided_s, over_s))
+
+    def missing(self, slot: int, hashes: bytes, at: int, losses_from: int, over_s: float) -> None:
+        """The block at position `at` of this prompt was not reused, and so far nothing explains it."""
+        self._missing.setdefault(slot, _Missing(hashes, at, losses_from, over_s))
+
+    def due(self, slot: int, endpoint: EndpointId, now: float) -> list[Warn]:
+        """Look at what has waited long enough."""
+        wait_s = HEARTBEATS * self._state.freshness.heartbeat_s
+        found: list[Warn] = []
+        prompt, missing = self._prompts.get(slot), self._missing.get(slot)
+        if prompt is not None and now - prompt.over_s >= wait_s:
+            del self._prompts[slot]
+            found += self._look_for_prompt(slot, endpoint, prompt)
+        if missing is not None and now - missing.over_s >= wait_s:
+            del self._missing[slot]
+            if not lost(self._state, slot, missing.hashes, missing.at, missing.losses_from):
+                found += self._suspicions.add(endpoint, Suspicion.REMOVALS_UNHEARD, True)
+        return found
+
+    def forget(self, slot: int) -> None:
+        """Another engine has the slot."""
+        self._prompts.pop(slot, None)
+        self._missing.pop(slot, None)
+
+    def _look_for_prompt(self, slot: int, endpoint: EndpointId, prompt: _Prompt) -> list[Warn]:
+        """How far the engine stored it under our hashes."""
+        blocks = len(prompt.hashes) // HASH_BYTES
+        landed = ready(self._state, slot, prompt.hashes)
+        if landed < blocks and lost(self._state, slot, prompt.hashes, landed, prompt.losses_from):
+            return []
+        heard = bool(self._state.events_s[slot] >= prompt.decided_s)
+        add = self._suspicions.add
+        found = add(endpoint, Suspicion.NO_BLOCK_EVENTS, not heard and landed < blocks)
+        if heard:
+            found += add(endpoint, Suspicion.TOKENS_DIFFER_AT_START, landed == 0)
+            found += add(endpoint, Suspicion.TOKENS_DIFFER_LATER, 0 < landed < blocks, landed)
+        return found
+
+
+def ready(state: ClusterState, slot: int, hashes: bytes) -> int:
+    """Blocks of a prompt that are ready in a slot, from its start."""
+    return state.index.match(hashes, len(state.fleet)).ready_at(slot)
+
+
+def lost(state: ClusterState, slot: int, hashes: bytes, at: int, start: int, stop: int | None = None) -> bool:
+    """Whether the slot lost the block at position `at` of a prompt between two marks."""
+    name = int.from_bytes(hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES], "little")
+    return state.engine_blocks.losses.between(slot, name, start, stop)
