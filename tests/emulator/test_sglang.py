@@ -36,6 +36,13 @@ async def pair(rig: Any, number: int, prompt: Any = None, tokens: int = 4, decod
     return await asyncio.gather(rig.post("p", "/v1/completions", body), rig.post(decode, "/v1/completions", body))
 
 
+async def both_there(rig: Any) -> None:
+    """Both engines have their leg."""
+    async with asyncio.timeout(10.0):
+        while not all(rig.fleet.station(EndpointId(name)).driver.legs for name in ("p", "d1")):
+            await asyncio.sleep(0.001)
+
+
 def idle(summary: Any) -> bool:
     engines = summary["engines"].values()
     return not summary["flows"] and not any(e["holds"] or e["legs"] or e["blocks_used"] for e in engines)
@@ -131,7 +138,7 @@ async def test_a_leg_that_is_given_up_breaks_the_other(make_rig: Any, gone: str)
     other = "d1" if gone == "p" else "p"
     leaves = asyncio.create_task(sglang.post(gone, "/v1/completions", body))
     stays = asyncio.create_task(sglang.post(other, "/v1/completions", body))
-    await asyncio.sleep(0.05)
+    await both_there(sglang)
     leaves.cancel()
     status, _ = await asyncio.wait_for(stays, 10)
     assert status == 500 if gone == "p" else status in (200, 500)
@@ -149,7 +156,7 @@ async def test_an_engine_that_dies_breaks_its_partners_leg(make_rig: Any, gone: 
     other = "d1" if gone == "p" else "p"
     dies = asyncio.create_task(sglang.post(gone, "/v1/completions", body))
     stays = asyncio.create_task(sglang.post(other, "/v1/completions", body))
-    await asyncio.sleep(0.05)
+    await both_there(sglang)
     await sglang.fleet.kill(EndpointId(gone))
     status, _ = await asyncio.wait_for(stays, 10)
     assert status == 500 if gone == "p" else status in (200, 500)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vicinal.domain.endpoint import HandOff
@@ -43,6 +43,10 @@ values = st.recursive(
 edited_names = (
     "model prompt stream stream_options max_tokens max_completion_tokens min_tokens kv_transfer_params bootstrap_room"
 )
+
+UNHURRIED = settings(deadline=None)
+"""A machine that is busy with other things is slow at times."""
+
 names = st.sampled_from(edited_names.split()) | st.text(max_size=8)
 bodies = st.dictionaries(names, values, max_size=9)
 layouts = st.sampled_from([{}, {"indent": 1}, {"separators": (",", ":")}, {"ensure_ascii": False}])
@@ -67,6 +71,7 @@ def cut(body: dict[str, Any]) -> dict[str, Any]:
     return edited
 
 
+@UNHURRIED
 @given(bodies, layouts)
 def test_splicing_the_prefill_leg_equals_editing_the_decoded_body(body, layout) -> None:
     leg = PrefillLeg(NIXL, json.dumps(body, **layout).encode(), 1, NOWHERE)
@@ -74,6 +79,7 @@ def test_splicing_the_prefill_leg_equals_editing_the_decoded_body(body, layout) 
     assert (leg.hand_over, leg.concurrent) == (None, False)
 
 
+@UNHURRIED
 @given(bodies, st.dictionaries(st.text(), values, min_size=1, max_size=4), layouts, layouts)
 def test_the_decode_leg_is_the_body_with_the_params_verbatim(body, params, layout, params_layout) -> None:
     params.pop("remote_prefill_cached_tokens", None)
@@ -83,6 +89,7 @@ def test_the_decode_leg_is_the_body_with_the_params_verbatim(body, params, layou
     assert b'"kv_transfer_params":' + raw in spliced
 
 
+@UNHURRIED
 @given(bodies, layouts)
 def test_both_legs_of_a_mooncake_hand_off_name_one_transfer(body, layout) -> None:
     leg = PrefillLeg(MOONCAKE, json.dumps(body, **layout).encode(), 1, AT)
@@ -100,6 +107,7 @@ def test_both_legs_of_a_mooncake_hand_off_name_one_transfer(body, layout) -> Non
     }
 
 
+@UNHURRIED
 @given(bodies, layouts)
 def test_both_legs_of_a_bootstrap_hand_off_meet_in_one_room(body, layout) -> None:
     leg = PrefillLeg(BOOTSTRAP, json.dumps(body, **layout).encode(), 1, AT)
@@ -118,6 +126,7 @@ def test_a_decode_engine_is_told_of_the_rank_that_prefills() -> None:
     assert json.loads(leg.hand_over.take(1))["disagg_prefill_dp_rank"] == 3
 
 
+@UNHURRIED
 @given(st.text(max_size=50))
 def test_the_prompt_keeps_its_bytes(text) -> None:
     prompt = json.dumps(text, ensure_ascii=True).encode()
@@ -211,6 +220,7 @@ def test_a_hand_over_cannot_be_copied(duplicate) -> None:
 
 
 @pytest.mark.mission("B11")
+@UNHURRIED
 @given(st.lists(st.text(max_size=9), min_size=2, max_size=5, unique=True), st.data())
 def test_whatever_answer_comes_to_a_leg_its_decode_leg_has_the_prompt_that_it_sent(prompts, data) -> None:
     """Answers may even be mixed up between legs: each decode leg keeps the words of its own prefill leg."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
@@ -24,6 +24,10 @@ from vicinal.engines.kv_events import (
 from vicinal.engines.kv_fields import extra_key_bytes
 from vicinal.engines.sglang import events as sglang_events
 from vicinal.engines.vllm import events as vllm_events
+
+UNHURRIED = settings(deadline=None)
+"""A machine that is busy with other things is slow at times."""
+
 
 RECORDINGS = Path(__file__).parents[1] / "fixtures" / "vllm-0.32-cpu"
 ENGINE = EndpointId("p0")
@@ -303,6 +307,7 @@ DECODERS = [vllm_events.decode, sglang_events.decode]
 
 
 @pytest.mark.parametrize("read", DECODERS)
+@UNHURRIED
 @given(payload=st.binary(max_size=200))
 def test_random_bytes_raise_one_error_or_nothing(read: Any, payload: bytes) -> None:
     with contextlib.suppress(UndecodableBatch):
@@ -310,6 +315,7 @@ def test_random_bytes_raise_one_error_or_nothing(read: Any, payload: bytes) -> N
 
 
 @pytest.mark.parametrize("read", DECODERS)
+@UNHURRIED
 @given(events=st.lists(_events, max_size=4), data=st.data())
 def test_every_event_is_taken_or_counted_and_truncation_is_one_error(read: Any, events: list[Any], data: Any) -> None:
     payload = packed(*events)
@@ -321,6 +327,7 @@ def test_every_event_is_taken_or_counted_and_truncation_is_one_error(read: Any, 
 
 
 @pytest.mark.parametrize("name", ["kv_events_prefill", "kv_events_decode", "kv_events_evict_salt_reset"])
+@UNHURRIED
 @given(data=st.data())
 def test_a_recorded_batch_with_wrong_bytes_raises_one_error_or_nothing(name: str, data: Any) -> None:
     row = data.draw(st.sampled_from(recorded(f"{name}.jsonl")))

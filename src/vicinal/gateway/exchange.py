@@ -170,7 +170,7 @@ class Exchange:
             self.leg_failed(leg, f"the prefill leg's answer cannot be read: {error}")
             return
         if answer.finish_reason in _NO_ANSWER:
-            self.leg_failed(leg, f"the engine ended the prefill leg with {answer.finish_reason!r}")
+            self.leg_failed(leg, f"the engine ended the prefill leg with {answer.finish_reason!r}", answered=True)
             return
         self._shared.prompt_counts.compare(self._parsed, answer.usage.prompt_tokens)
         concurrent = leg.prefill.concurrent
