@@ -19,6 +19,9 @@ from vicinal.engines.registry import DIALECTS
 from vicinal.engines.sglang.hand_off import BOOTSTRAP
 from vicinal.engines.vllm.hand_off import MOONCAKE, NIXL, read_engine_id
 
+UNHURRIED = settings(deadline=None)
+"""A machine that is busy with other things is slow at times."""
+
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "vllm-0.32-cpu"
 RECORDED = json.loads((FIXTURES / "handoff_and_errors.json").read_text())
 AT = Rendezvous("10.0.0.7", 8998, 2**63 - 1, "engine-1")
@@ -43,9 +46,6 @@ values = st.recursive(
 edited_names = (
     "model prompt stream stream_options max_tokens max_completion_tokens min_tokens kv_transfer_params bootstrap_room"
 )
-
-UNHURRIED = settings(deadline=None)
-"""A machine that is busy with other things is slow at times."""
 
 names = st.sampled_from(edited_names.split()) | st.text(max_size=8)
 bodies = st.dictionaries(names, values, max_size=9)
