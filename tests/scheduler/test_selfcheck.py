@@ -17,7 +17,7 @@ from vicinal.domain.request import Request
 from vicinal.domain.reuse import Reuse
 from vicinal.domain.tier import Tier
 from vicinal.kvindex.hashing import chain
-from vicinal.scheduler.secondlooks import HEARTBEATS
+from vicinal.scheduler.secondlooks import PATIENCE, SOON
 
 P, D = EndpointId("r1-p1"), EndpointId("r1-d1")
 PROMPT = tokens(320, 1)
@@ -194,7 +194,7 @@ def run(play: Play, asked: Request, cached: int | None, events: tuple[np.ndarray
     found += every(Warn, play.prefilled(asked.id, 0.2, cached=cached))
     play.first_token(asked.id, 0.1)
     found += every(Warn, play.finished(asked.id, 0.1))
-    play.reported("r1-d1", HEARTBEATS * play.scheduler.state.freshness.heartbeat_s)
+    play.reported("r1-d1", PATIENCE * play.scheduler.state.freshness.heartbeat_s)
     return found + every(Warn, play.reported("r1-p1"))
 
 
@@ -271,7 +271,7 @@ def test_removals_that_are_only_late_are_no_evidence() -> None:
         play.prefilled(asked.id, 0.2, cached=0)
         assert finish(play, asked.id).reuse is Reuse.UNEXPLAINED
         removed(play, n * 100)
-        play.reported("r1-d1", HEARTBEATS * play.scheduler.state.freshness.heartbeat_s)
+        play.reported("r1-d1", PATIENCE * play.scheduler.state.freshness.heartbeat_s)
         assert every(Warn, play.reported("r1-p1")) == []
 
 
@@ -283,10 +283,10 @@ def test_events_that_come_a_heartbeat_late_are_no_evidence() -> None:
         stored(play, prompt[:32], name=n * 100)
         play.prefilled(f"q{n}", 0.2, cached=0)
         finish(play, f"q{n}")
-        play.reported("r1-d1", play.scheduler.state.freshness.heartbeat_s)
+        play.reported("r1-d1", 2 * SOON * play.scheduler.state.freshness.heartbeat_s)
         assert every(Warn, play.reported("r1-p1")) == []
         stored(play, prompt, 2, name=n * 100)
-        play.reported("r1-d1", HEARTBEATS * play.scheduler.state.freshness.heartbeat_s)
+        play.reported("r1-d1", SOON * play.scheduler.state.freshness.heartbeat_s)
         assert every(Warn, play.reported("r1-p1")) == []
 
 
@@ -377,7 +377,7 @@ def test_the_salt_of_a_request_is_part_of_its_hashes() -> None:
         play.prefilled(salted.id, 0.2, cached=0)
         play.first_token(salted.id, 0.1)
         play.finished(salted.id, 0.1)
-        play.reported("r1-d1", HEARTBEATS * play.scheduler.state.freshness.heartbeat_s)
+        play.reported("r1-d1", PATIENCE * play.scheduler.state.freshness.heartbeat_s)
         assert every(Warn, play.reported("r1-p1")) == []
 
 

@@ -12,8 +12,10 @@ from vicinal.domain.ids import EndpointId
 from vicinal.domain.request import HASH_BYTES
 from vicinal.scheduler.suspicions import Suspicion, Suspicions
 
-HEARTBEATS = 3.0
-"""Events of a busy engine, at a busy gateway, may come a heartbeat after the answer that they belong to."""
+SOON = 3.0
+PATIENCE = 30.0
+"""Heartbeats after which something is looked at again, and after which it is held against an endpoint. Events of a busy
+engine, at a busy gateway, have come ten heartbeats after the answer that they belong to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +57,20 @@ class SecondLooks:
 
     def due(self, slot: int, endpoint: EndpointId, now: float) -> list[Warn]:
         """Look at what has waited long enough."""
-        wait_s = HEARTBEATS * self._state.freshness.heartbeat_s
+        heartbeat_s = self._state.freshness.heartbeat_s
+        soon_s, patience_s = now - SOON * heartbeat_s, now - PATIENCE * heartbeat_s
         found: list[Warn] = []
         prompt, missing = self._prompts.get(slot), self._missing.get(slot)
-        if prompt is not None and now - prompt.over_s >= wait_s:
-            del self._prompts[slot]
-            found += self._look_for_prompt(slot, endpoint, prompt)
-        if missing is not None and now - missing.over_s >= wait_s:
-            del self._missing[slot]
-            if not lost(self._state, slot, missing.hashes, missing.at, missing.losses_from):
+        if prompt is not None and prompt.over_s <= soon_s:
+            blocks, landed = len(prompt.hashes) // HASH_BYTES, ready(self._state, slot, prompt.hashes)
+            if landed == blocks or prompt.over_s <= patience_s:
+                del self._prompts[slot]
+                found += self._judge(slot, endpoint, prompt, landed, blocks)
+        if missing is not None and missing.over_s <= soon_s:
+            explained = lost(self._state, slot, missing.hashes, missing.at, missing.losses_from)
+            if explained or missing.over_s <= patience_s:
+                del self._missing[slot]
+            if not explained and missing.over_s <= patience_s:
                 found += self._suspicions.add(endpoint, Suspicion.REMOVALS_UNHEARD, True)
         return found
 
@@ -72,10 +79,8 @@ class SecondLooks:
         self._prompts.pop(slot, None)
         self._missing.pop(slot, None)
 
-    def _look_for_prompt(self, slot: int, endpoint: EndpointId, prompt: _Prompt) -> list[Warn]:
-        """How far the engine stored it under our hashes."""
-        blocks = len(prompt.hashes) // HASH_BYTES
-        landed = ready(self._state, slot, prompt.hashes)
+    def _judge(self, slot: int, endpoint: EndpointId, prompt: _Prompt, landed: int, blocks: int) -> list[Warn]:
+        """What it means that the engine stored so many of its blocks under our hashes."""
         if landed < blocks and lost(self._state, slot, prompt.hashes, landed, prompt.losses_from):
             return []
         heard = bool(self._state.events_s[slot] >= prompt.decided_s)
