@@ -161,6 +161,7 @@ def _fleet(endpoints: int) -> list[Endpoint]:
             kv_bytes_per_token=KV_BYTES_PER_TOKEN[PROFILE],
             model_tokens_max=131_072,
             nic_bytes_per_s=25e9,
+            events_url=f"tcp://host{n}:5557",
             placement=Placement(f"host{n}", f"rack{n // RACK:02}", f"pod{n // RACK // 8}", "site"),
         )
         for n in range(endpoints)
