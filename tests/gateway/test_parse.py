@@ -331,6 +331,9 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
         (OK | {"stream_options": {"include_usage": 1}}, 400, "stream_options.include_usage"),
         (OK | {"kv_transfer_params": {"do_remote_prefill": True}}, 400, "kv_transfer_params"),
         (b'{"model":"m","prompt":[1],"kv\\u005ftransfer_params":{}}', 400, "kv_transfer_params"),
+        (OK | {"bootstrap_room": 7}, 400, "bootstrap_room"),
+        (OK | {"bootstrap_host": "10.0.0.1"}, 400, "bootstrap_host"),
+        (OK | {"disagg_prefill_dp_rank": 1}, 400, "disagg_prefill_dp_rank"),
     ],
 )
 def test_bad_completions_name_the_field(body, status, param) -> None:

@@ -16,6 +16,16 @@ from vicinal.domain.endpoint import HandOff
 from vicinal.engines.answers import Usage, UsageBody, usage_of
 from vicinal.engines.splicing import spliced
 
+GATEWAY_FIELDS = (
+    "kv_transfer_params",
+    "bootstrap_host",
+    "bootstrap_port",
+    "bootstrap_room",
+    "disagg_prefill_dp_rank",
+)
+"""Fields of a body by which legs are made. A client that sets one could have an engine take another prompt's KV, or
+enter a room twice; engines exit of either."""
+
 _ONE = b"1"
 _DROPPED = ("stream_options",)
 _DROPPED_FOR_ONE_TOKEN = ("stream_options", "min_tokens")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from vicinal.engines.vllm.hand_off import HANDOFF_KEY
+from vicinal.engines.handover import GATEWAY_FIELDS
 from vicinal.gateway.errors import ApiError
 
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*?)`)?$", re.DOTALL)
@@ -39,6 +39,10 @@ class CommonBody(msgspec.Struct, kw_only=True):
     add_special_tokens: bool | None = None
     truncate_prompt_tokens: int | None = None
     kv_transfer_params: Any = None
+    bootstrap_host: Any = None
+    bootstrap_port: Any = None
+    bootstrap_room: Any = None
+    disagg_prefill_dp_rank: Any = None
 
     @property
     def single_answer(self) -> bool:
@@ -122,9 +126,9 @@ def _complaint(text: str, field: str) -> tuple[str, str]:
 def _check(body: CommonBody) -> None:
     _at_least_one(body.max_tokens, "max_tokens")
     _at_least_one(body.n, "n")
-    if body.kv_transfer_params is not None:
-        # an engine that gets the params of another prompt exits (PROTOCOLS: never with a different prompt)
-        raise ApiError(400, f"{HANDOFF_KEY} is set by the gateway, never by a client", param=HANDOFF_KEY)
+    for name in GATEWAY_FIELDS:
+        if getattr(body, name) is not None:
+            raise ApiError(400, f"{name} is set by the gateway, never by a client", param=name)
 
 
 def _at_least_one(value: int | None, name: str) -> None:
