@@ -1,1 +1,1 @@
-"""The vLLM dialect: KV events, metrics pages and request bodies. SGLang's KV events and pages have the same shapes."""
+"""The vLLM dialect: KV events, metrics pages, and the hand-offs by NIXL and by Mooncake."""
