@@ -257,6 +257,7 @@ def test_blocks_that_an_engine_said_it_had_and_lacks_without_a_removal() -> None
     for n in range(8):
         found += run(play, request(f"q{n}", PROMPT), 0)
     assert [(warning.kind, warning.endpoint) for warning in found] == [("removals_unheard", P)]
+    assert play.scheduler.selfcheck.counts == {"unexplained": 8}
     assert "gap" in found[0].text
     assert "reset" in found[0].text
 
@@ -271,8 +272,9 @@ def test_removals_that_are_only_late_are_no_evidence() -> None:
         play.prefilled(asked.id, 0.2, cached=0)
         assert finish(play, asked.id).reuse is Reuse.UNEXPLAINED
         removed(play, n * 100)
-        play.reported("r1-d1", PATIENCE * play.scheduler.state.freshness.heartbeat_s)
+        play.reported("r1-d1", SOON * play.scheduler.state.freshness.heartbeat_s)
         assert every(Warn, play.reported("r1-p1")) == []
+    assert play.scheduler.selfcheck.counts == {"explained": 12}
 
 
 def test_events_that_come_a_heartbeat_late_are_no_evidence() -> None:

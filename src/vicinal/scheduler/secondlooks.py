@@ -1,9 +1,11 @@
 """What is looked at again some heartbeats later, when even late events have come: then what is still wrong is evidence.
 
-Per endpoint one prompt at a time is looked for in what its engine stored, and one block that was not reused is looked
-for in what it lost. Both cost one match, or one search, per endpoint and a few heartbeats, however many requests come.
+Per endpoint one prompt at a time is looked for in what its engine stored: one match per endpoint and a few heartbeats,
+however many requests come. And blocks that were not reused for no known reason are looked for in what it lost: news of
+an eviction often comes after the end of a short request that it explains.
 """
 
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from vicinal.cluster.state import ClusterState
@@ -16,6 +18,9 @@ SOON = 3.0
 PATIENCE = 30.0
 """Heartbeats after which something is looked at again, and after which it is held against an endpoint. Events of a busy
 engine, at a busy gateway, have come ten heartbeats after the answer that they belong to."""
+
+MISSING_MAX = 64
+"""Per endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +44,17 @@ class _Missing:
 
 
 class SecondLooks:
-    """One prompt and one block per slot; more of them, while one waits, are not looked at."""
+    """One prompt and `MISSING_MAX` blocks per slot; more of them, while these wait, are not looked at.
+
+    `counts` says of missing blocks how many were `explained` by then, `unexplained` even then, and `not_looked_at`.
+    """
 
     def __init__(self, state: ClusterState, suspicions: Suspicions) -> None:
         self._state = state
         self._suspicions = suspicions
         self._prompts: dict[int, _Prompt] = {}
-        self._missing: dict[int, _Missing] = {}
+        self.counts: Counter[str] = Counter()
+        self._missing: dict[int, deque[_Missing]] = {}
 
     def prompt(self, slot: int, hashes: bytes, losses_from: int, decided_s: float, over_s: float) -> None:
         """This prompt was computed, or found, there."""
@@ -53,31 +62,44 @@ class SecondLooks:
 
     def missing(self, slot: int, hashes: bytes, at: int, losses_from: int, over_s: float) -> None:
         """The block at position `at` of this prompt was not reused, and so far nothing explains it."""
-        self._missing.setdefault(slot, _Missing(hashes, at, losses_from, over_s))
+        waiting = self._missing.setdefault(slot, deque())
+        if len(waiting) < MISSING_MAX:
+            waiting.append(_Missing(hashes, at, losses_from, over_s))
+        else:
+            self.counts["not_looked_at"] += 1
 
     def due(self, slot: int, endpoint: EndpointId, now: float) -> list[Warn]:
         """Look at what has waited long enough."""
         heartbeat_s = self._state.freshness.heartbeat_s
         soon_s, patience_s = now - SOON * heartbeat_s, now - PATIENCE * heartbeat_s
         found: list[Warn] = []
-        prompt, missing = self._prompts.get(slot), self._missing.get(slot)
+        prompt = self._prompts.get(slot)
         if prompt is not None and prompt.over_s <= soon_s:
             blocks, landed = len(prompt.hashes) // HASH_BYTES, ready(self._state, slot, prompt.hashes)
             if landed == blocks or prompt.over_s <= patience_s:
                 del self._prompts[slot]
                 found += self._judge(slot, endpoint, prompt, landed, blocks)
-        if missing is not None and missing.over_s <= soon_s:
-            explained = lost(self._state, slot, missing.hashes, missing.at, missing.losses_from)
-            if explained or missing.over_s <= patience_s:
-                del self._missing[slot]
-            if not explained and missing.over_s <= patience_s:
-                found += self._suspicions.add(endpoint, Suspicion.REMOVALS_UNHEARD, True)
-        return found
+        return found + self._look_for_missing(slot, endpoint, soon_s, patience_s)
 
     def forget(self, slot: int) -> None:
         """Another engine has the slot."""
         self._prompts.pop(slot, None)
         self._missing.pop(slot, None)
+
+    def _look_for_missing(self, slot: int, endpoint: EndpointId, soon_s: float, patience_s: float) -> list[Warn]:
+        found: list[Warn] = []
+        waiting = self._missing.get(slot, deque())
+        while waiting and waiting[0].over_s <= soon_s:
+            first = waiting[0]
+            if lost(self._state, slot, first.hashes, first.at, first.losses_from):
+                self.counts["explained"] += 1
+            elif first.over_s <= patience_s:
+                self.counts["unexplained"] += 1
+                found += self._suspicions.add(endpoint, Suspicion.REMOVALS_UNHEARD, True)
+            else:
+                break
+            waiting.popleft()
+        return found
 
     def _judge(self, slot: int, endpoint: EndpointId, prompt: _Prompt, landed: int, blocks: int) -> list[Warn]:
         """What it means that the engine stored so many of its blocks under our hashes."""

@@ -5,7 +5,7 @@ follows from what the index knew at the decision and what it heard since. And ev
 looked for in what its engine says it stored: tokens that differ from the engine's show there first.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from vicinal.cluster.state import ClusterState
 from vicinal.domain.effects import Warn
@@ -28,6 +28,11 @@ class SelfCheck:
         self.pulls = Pulls()
         self._state = state
         self._later = SecondLooks(state, self.suspicions)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What became of reuse that was unexplained when its request was over (secondlooks.py)."""
+        return self._later.counts
 
     def promise(self, tracked: Tracked, slot: int, ready_blocks: int) -> None:
         """The request's new plan prefills in `slot`, where so many blocks of the prompt are ready now."""

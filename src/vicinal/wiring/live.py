@@ -94,6 +94,9 @@ class LiveSystem:
                 unready=self._unready,
             ),
         )
+        self.metrics.count(
+            "prefix_second_looks", "Reuse that was unexplained at first", lambda: self.scheduler.selfcheck.counts
+        )
         self.metrics.count("gateway_events", "What the data path met", lambda: asdict(self.gateway.counters))
         self.metrics.count(
             "kv_event_oddities",
