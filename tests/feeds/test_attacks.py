@@ -82,7 +82,7 @@ async def test_a_fifth_of_the_messages_lost_some_doubled_some_late(seed: int) ->
         await world.busy(300)
         await world.exact()
         assert engine.sent < engine.next * 1.1 - 30
-        assert world.feed.counts["gaps"] > 10
+        assert world.feed.counts["gaps"] > 3
         assert world.feed.counts["lost_batches"] == 0
         assert not world.belief.cleared
 
