@@ -104,6 +104,15 @@ def test_blocks_named_by_text_are_inferred_beside_what_events_tell() -> None:
     assert held(play, "r1-p1") == 0
 
 
+def test_a_restart_that_only_a_new_incarnation_shows_ends_what_was_inferred() -> None:
+    play = Play(racks(1, 1, 1, events_url=TELLS))
+    play.stored("r1-p1", tokens(64, 5))
+    play.run(replace(request("a", PROMPT), inferred_only=True))
+    assert held(play, "r1-p1") == 104
+    play.feed(BlocksRemoved(EndpointId("r1-p1"), 1, 0, ()))
+    assert (held(play, "r1-p1"), play.scheduler.state.inferred.blocks(0)) == (0, 0)
+
+
 def test_a_prompt_without_hashes_is_looked_for_nowhere() -> None:
     play = Play(racks(1, 1, 1, events_url=TELLS))
     decision = only(Record, play.arrive(replace(request("a", PROMPT), block_hashes=b""))).decision

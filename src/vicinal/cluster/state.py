@@ -126,7 +126,11 @@ class ClusterState:
         if isinstance(event, BlocksStored) and event.block_tokens != self.index.block_tokens:
             self.engine_blocks.apply(slot, event)
             return self._refuse_size(slot, event)
-        if isinstance(event, BlocksCleared) or not self.sends_events(slot):
+        if (
+            isinstance(event, BlocksCleared)
+            or self.engine_blocks.begins_anew(slot, event)
+            or not self.sends_events(slot)
+        ):
             self.inferred.forget(slot)
         self.engine_blocks.apply(slot, event)
         if isinstance(event, BlocksStored):

@@ -148,6 +148,11 @@ class EngineBlocks:
                 if name not in names.blocks and self.index.names.called(slot, name, tier) is None:
                     del names.more_stores[name]
 
+    def begins_anew(self, slot: int, event: BlockEvent) -> bool:
+        """Whether this event is the first of a later life of the engine: what it had is gone."""
+        engine = self._slots.get(slot)
+        return engine is not None and event.incarnation > engine.incarnation
+
     @property
     def epochs(self) -> dict[int, int]:
         """The incarnation of each slot's engine that has told something."""
