@@ -75,4 +75,7 @@ class Losses:
         return block in log.blocks[start - log.before : end - log.before]
 
     def _of(self, slot: int) -> _Log:
-        return self._slots.setdefault(slot, _Log())
+        log = self._slots.get(slot)
+        if log is None:
+            log = self._slots[slot] = _Log()
+        return log

@@ -126,7 +126,8 @@ class Run:
 
     def sprout(self, hashes: bytes, names: bytes, parent: "Run") -> "Run":
         """A run of these blocks below `parent`, with copies like this one's, as warm."""
-        filling, leases = (dict(claims) if claims else NO_CLAIMS for claims in (self.filling, self.leases))
+        filling = dict(self.filling) if self.filling else NO_CLAIMS
+        leases = dict(self.leases) if self.leases else NO_CLAIMS
         return Run(
             hashes, parent, self.holders, self.lower, filling, self.expected, leases, self.warm_s, names, self.apart
         )

@@ -153,9 +153,10 @@ class RunTree:
             if run.parent is None:
                 continue  # the root, or one that has left the tree in the meantime
             joined: Run | None = run
-            while joined is not None:
+            while joined is not None and len(joined.children) == 1:
                 run, joined = joined, self._join_only_child(joined)
-            if run.parent is not None:
+            run = run if joined is None else joined
+            if run.parent is not None and len(run.parent.children) == 1:
                 self._join_only_child(run.parent)
 
     def _drop_dead_end(self, run: Run) -> Run:
