@@ -124,6 +124,17 @@ def test_a_copy_is_never_held_and_leaves_policies_alone() -> None:
     assert turns[0] == turns[1]
 
 
+def test_a_copy_takes_no_room_that_requests_wait_for() -> None:
+    play = Play(racks(sequences_max=1))
+    play.stored("r1-p1", PREFIX)
+    for n in range(5):
+        play.arrive(request(f"q{n}"))
+    assert len(play.scheduler.holding) == 1
+    outcome = only(Answer, play.arrive(copy("c", "r1-p2"))).outcome
+    assert outcome.ending is Ending.NO_ENDPOINT
+    assert "1 requests wait for room" in outcome.reason
+
+
 def test_the_others_are_told_why_they_are_left_out() -> None:
     play = Play()
     play.stored("r1-p1", PREFIX)

@@ -157,9 +157,12 @@ class Scheduler:
             return [Answer(request.id, Outcome(Ending.REJECTED, f"request id {request.id} is in use"))]
         tracked = Tracked(request, arrived_s=now)
         self.requests[request.id] = tracked
-        if len(self.holding) and request.copy_to is None:
+        if not len(self.holding):
+            return self._place(tracked, now)
+        if request.copy_to is None:
             return self._hold(tracked, now)
-        return self._place(tracked, now)
+        outcome = Outcome(Ending.NO_ENDPOINT, f"{len(self.holding)} requests wait for room, which a copy would take")
+        return self._end(tracked, Move.SHED, outcome, None, now)
 
     def _place(self, tracked: Tracked, now: float) -> list[Effect]:
         """Plan and send off; or hold, or refuse."""
