@@ -10,6 +10,9 @@ from tests.real_engines.world import limited, prompt, world
 from vicinal.domain.plan import Leg
 
 PAIRS_ONLY = "cost:local=no"
+PATIENT_S = 15.0
+"""The first hand-off between two engines keeps the prefill engine busy for a while, and it must not count as lost."""
+
 PULLED = "prompt_tokens_by_source_total/external_kv_transfer"
 HIT = "prompt_tokens_by_source_total/local_cache_hit"
 
@@ -17,7 +20,7 @@ HIT = "prompt_tokens_by_source_total/local_cache_hit"
 @pytest.mark.mission("B11", "C4")
 async def test_text_of_two_engines_is_the_text_of_one(fresh: Pair, tmp_path: Path) -> None:
     """50 prompts of 100 to 541 tokens. The one engine answers under a salt: it shares no block with the other."""
-    async with world(fresh.both, tmp_path, PAIRS_ONLY) as here:
+    async with world(fresh.both, tmp_path, PAIRS_ONLY, heartbeat_s=PATIENT_S) as here:
         prompts = [prompt(seed, 100 + 9 * seed) for seed in range(50)]
         alone = [await here.directly("d0", words, 24, cache_salt="alone") for words in prompts]
         assert len(set(alone)) == 50, "a text that does not depend on its prompt would prove nothing"
@@ -33,7 +36,7 @@ async def test_text_of_two_engines_is_the_text_of_one(fresh: Pair, tmp_path: Pat
 @pytest.mark.mission("A7")
 async def test_the_decode_side_pulls_only_what_it_lacks(fresh: Pair, tmp_path: Path) -> None:
     """A second turn: the decode engine holds what it decoded, the plan knows, and the engine's own counts agree."""
-    async with world(fresh.both, tmp_path, PAIRS_ONLY) as here:
+    async with world(fresh.both, tmp_path, PAIRS_ONLY, heartbeat_s=PATIENT_S) as here:
         first = prompt(1, 400)
         await here.complete(first, 2)
         await here.until_idle()
@@ -60,7 +63,7 @@ async def test_a_chat_with_tools_is_handed_off(fresh: Pair, tmp_path: Path) -> N
         "temperature": 0,
         "ignore_eos": True,
     }
-    async with world(fresh.both, tmp_path, PAIRS_ONLY) as here:
+    async with world(fresh.both, tmp_path, PAIRS_ONLY, heartbeat_s=PATIENT_S) as here:
         for _ in range(2):
             async with here.http.post(f"{here.live.api_url}/chat/completions", json=chat) as answer:
                 assert answer.status == 200, await answer.text()

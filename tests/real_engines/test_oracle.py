@@ -14,7 +14,7 @@ from tests.ports import free_port
 from tests.real_engines.conftest import Pair
 from tests.real_engines.engine import BLOCK_TOKENS, MODEL, indexer
 from tests.real_engines.test_faults import questions
-from tests.real_engines.test_hand_off import PAIRS_ONLY
+from tests.real_engines.test_hand_off import PAIRS_ONLY, PATIENT_S
 from tests.real_engines.world import World, limited, prompt, world
 from vicinal.gateway.prompts import pack
 from vicinal.kvindex.hashing import chain
@@ -64,7 +64,7 @@ def ours(here: World, words: list[int]) -> list[int]:
 
 @pytest.mark.mission("B16")
 async def test_dynamos_indexer_says_the_same(fresh: Pair, tmp_path: Path) -> None:
-    async with dynamo(fresh) as url, world(fresh.both, tmp_path, PAIRS_ONLY) as here:
+    async with dynamo(fresh) as url, world(fresh.both, tmp_path, PAIRS_ONLY, heartbeat_s=PATIENT_S) as here:
         asked = questions(6, 40)
         await limited(4, [here.complete(words, 2) for words in asked])
         await here.until_idle()

@@ -106,7 +106,7 @@ def figures_of(page: str) -> dict[str, float]:
     return found
 
 
-def config_of(engines: Iterable[RealEngine], folder: Path, port: int, policy: str = "cost") -> Config:
+def config_of(engines: Iterable[RealEngine], folder: Path, port: int, policy: str, heartbeat_s: float) -> Config:
     return Config(
         server=Server(port=port, admin_port=port + 1),
         model=Model(
@@ -117,7 +117,7 @@ def config_of(engines: Iterable[RealEngine], folder: Path, port: int, policy: st
             kv_bytes_per_token=KV_BYTES_PER_TOKEN,
             profile="llama-3.1-8b-h100-tp1-vllm",
         ),
-        scheduler=Scheduler(policy=policy, heartbeat_s=1.0),
+        scheduler=Scheduler(policy=policy, heartbeat_s=heartbeat_s),
         record=Record(directory=str(folder / "record")),
         endpoint=[
             Endpoint(
@@ -137,12 +137,15 @@ def config_of(engines: Iterable[RealEngine], folder: Path, port: int, policy: st
 
 
 @contextlib.asynccontextmanager
-async def world(engines: Sequence[RealEngine], folder: Path, policy: str = "cost") -> AsyncIterator[World]:
-    """A gateway over these engines, all of which have reported."""
+async def world(
+    engines: Sequence[RealEngine], folder: Path, policy: str = "cost", heartbeat_s: float = 1.0
+) -> AsyncIterator[World]:
+    """A gateway over these engines, all of which have reported. One that is busy for longer than a heartbeat counts as
+    lost for a while."""
     decisions: list[Decision] = []
     observations: list[Observation] = []
     listeners = Listeners(decided=decisions.append, observed=observations.append)
-    live = LiveSystem(config_of(engines, folder, free_row(2), policy), ModelClock(), None, listeners)
+    live = LiveSystem(config_of(engines, folder, free_row(2), policy, heartbeat_s), ModelClock(), None, listeners)
     try:
         await live.start()
         async with asyncio.timeout(30.0):
