@@ -38,6 +38,32 @@ def known(cluster: World, endpoint: str) -> int:
     return state.index.blocks_held(slot)
 
 
+async def groups(cluster: World, most: str = "50") -> Any:
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(f"{cluster.live.admin_url}/groups", params={"most": most}) as answer,
+    ):
+        return await answer.json()
+
+
+def held_by(group: Any, endpoint: str) -> bool:
+    return any(
+        (copy["endpoint"], copy["tier"], copy["state"]) == (endpoint, "hbm", "ready") for copy in group["copies"]
+    )
+
+
+@pytest.mark.mission("B16")
+async def test_the_directory_of_block_groups_is_shown(tmp_path: Path) -> None:
+    async with world(tmp_path) as cluster:
+        await completed(cluster, tokens=4000, output=4)
+        await cluster.until_idle()
+        shown = await groups(cluster, "1")
+        assert shown["groups_known"] >= 2
+        (warmest,) = shown["groups"]
+        assert all(copy["epoch"] is not None and not copy["plans"] for copy in warmest["copies"])
+        assert "from 1 to" in (await groups(cluster, "-1"))["error"]["message"]
+
+
 @pytest.mark.mission("C5", "B8")
 @pytest.mark.parametrize("target", ["r2-p2", "r2-d2"])
 async def test_a_copy_is_made_by_a_hand_off_and_hit_afterwards(tmp_path: Path, target: str) -> None:
@@ -53,6 +79,9 @@ async def test_a_copy_is_made_by_a_hand_off_and_hit_afterwards(tmp_path: Path, t
                 await asyncio.sleep(0.01)
         station = cluster.engines.station(EndpointId(target))
         assert station.driver.engine.counters.external_hits_tokens == 4000, "pulled, not computed"
+        shown = await groups(cluster)
+        assert sum(group["tokens"] for group in shown["groups"] if held_by(group, target)) == 4000
+        assert shown["groups"][0]["heat"] > 1.0, "the request and its copy asked for it"
         status, said = await copied(cluster, target, body(tokens=4000))
         assert (status, said["error"]["code"]) == (400, "rejected")
         assert "already" in said["error"]["message"]

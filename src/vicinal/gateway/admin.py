@@ -11,20 +11,28 @@ from aiohttp import web
 
 from vicinal.gateway.bodies import decode
 from vicinal.gateway.copying import Copier, CopyOrder
-from vicinal.gateway.errors import ApiError, error_body
+from vicinal.gateway.errors import ApiError
 
 _ORDER = msgspec.json.Decoder(CopyOrder)
+GROUPS_MAX = 10_000
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class AdminServer:
-    """Serves `/metrics`, `/health`, `/state` and `/copies`. `state` is asked at each call and must be quick."""
+    """Serves `/metrics`, `/health`, `/state`, `/groups` and `/copies`. `state` must be quick: each call asks it."""
 
     def __init__(
-        self, exposition: Callable[[], bytes], state: Callable[[], Mapping[str, Any]], copier: Copier, body_bytes: int
+        self,
+        exposition: Callable[[], bytes],
+        state: Callable[[], Mapping[str, Any]],
+        groups: Callable[[int], Mapping[str, Any]],
+        copier: Copier,
+        body_bytes: int,
     ) -> None:
         app = web.Application(client_max_size=body_bytes)
+        app.router.add_get("/groups", self._groups)
         app.router.add_post("/copies", self._copy)
+        self._list_groups = groups
         self._copier = copier
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health", self._health)
@@ -61,9 +69,16 @@ class AdminServer:
             order = decode(_ORDER, await request.read())
             copied = await self._copier.copy(order, headers)
         except ApiError as error:
-            body = error_body(error.status, error.message, param=error.param, code=error.code)
-            return web.Response(status=error.status, body=body, content_type="application/json")
+            return web.Response(status=error.status, body=error.body(), content_type="application/json")
         return web.Response(body=msgspec.json.encode(copied), content_type="application/json")
 
     async def _state(self, _: web.Request) -> web.Response:
         return web.Response(body=msgspec.json.encode(self._describe()), content_type="application/json")
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        """`?most=N` groups, 50 as a rule."""
+        asked = request.query.get("most", "50")
+        if not asked.isascii() or not asked.isdigit() or not 0 < int(asked) <= GROUPS_MAX:
+            error = ApiError(400, f"most is a number from 1 to {GROUPS_MAX}, not {asked[:20]!r}", param="most")
+            return web.Response(status=400, body=error.body(), content_type="application/json")
+        return web.Response(body=msgspec.json.encode(self._list_groups(int(asked))), content_type="application/json")

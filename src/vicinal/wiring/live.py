@@ -29,6 +29,7 @@ from vicinal.observe.records import DecisionLog
 from vicinal.wire.capture import VERSION, CaptureHeader, CaptureWriter
 from vicinal.wiring.core import check, make_scheduler
 from vicinal.wiring.served import check_models, check_salts, limits, served
+from vicinal.wiring.shown import shown_groups, shown_state
 
 log = logging.getLogger("vicinal")
 
@@ -103,7 +104,9 @@ class LiveSystem:
             "KV events that could not be applied as they came",
             lambda: self.scheduler.state.engine_blocks.counts,
         )
-        self._admin = AdminServer(self._exposition, self.state, self.gateway.copier, self.gateway.limits.body_bytes)
+        self._admin = AdminServer(
+            self._exposition, self.state, self.groups, self.gateway.copier, self.gateway.limits.body_bytes
+        )
         self._port = config.server.port
         self._admin_port = config.server.admin_port
         self._changing = asyncio.Lock()
@@ -209,32 +212,12 @@ class LiveSystem:
 
     def state(self) -> Mapping[str, Any]:
         """What the scheduler believes now, for operators: a row per endpoint."""
-        state = self.scheduler.state
-        view = state.view(self._clock.now())
-        return {
-            "policy": self.scheduler.policy.name,
-            "requests": len(self.scheduler.requests),
-            "held": len(self.scheduler.holding),
-            "prefill_price_s_per_s": self.scheduler.cost.posted_price(view),
-            "blocks_known": len(state.index),
-            "pairs_avoided": self.scheduler.blame.pairs.avoided(),
-            "tokens": {"matched_by": "text: no tokenizer"} if self._token_check is None else self._token_check.state(),
-            "endpoints": [
-                {
-                    "id": endpoint.id,
-                    "role": endpoint.role,
-                    "usable": bool(view.usable[slot]),
-                    "report_age_s": _finite(view.report_age_s[slot]),
-                    "wait_prefill_s": float(view.wait_prefill_s[slot]),
-                    "prefills": int(view.prefill_count[slot]),
-                    "decode_sequences": float(view.decode_sequences[slot]),
-                    "free_blocks": float(view.free_blocks[slot]),
-                    "blocks_known": state.index.blocks_held(slot),
-                }
-                for endpoint in self.fleet
-                if (slot := state.slot(endpoint.id)) is not None
-            ],
-        }
+        tokens = {"matched_by": "text: no tokenizer"} if self._token_check is None else self._token_check.state()
+        return {**shown_state(self.scheduler, self.fleet, self._clock.now()), "tokens": tokens}
+
+    def groups(self, most: int) -> Mapping[str, Any]:
+        """The directory of block groups, for operators: the warmest ones."""
+        return shown_groups(self.scheduler, self._clock.now(), most)
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, EndpointReported):
@@ -271,10 +254,6 @@ class LiveSystem:
 
     def _exposition(self) -> bytes:
         return self.metrics.expose()
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def _say_change(before: tuple[Endpoint, ...], after: tuple[Endpoint, ...]) -> None:
