@@ -46,6 +46,8 @@ class FailedPairs:
 
     def next_s(self) -> float | None:
         """When the first of them may be tried again."""
+        if not self._failures:
+            return None
         return min((f.until_s for f in self._failures.values() if f.until_s is not None), default=None)
 
     def expire(self, now: float) -> bool:

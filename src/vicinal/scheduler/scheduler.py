@@ -114,8 +114,11 @@ class Scheduler:
     def next_alarm(self) -> float | None:
         """When `AlarmRang` is due: a held request's patience ends, a first token that nobody sees is expected, or a
         pair that failed may be tried again."""
-        times_s = (self.holding.next_deadline_s(), self.unseen.next_s(), self.blame.next_s())
-        return min((at_s for at_s in times_s if at_s is not None), default=None)
+        soonest_s = self.holding.next_deadline_s()
+        for at_s in (self.unseen.next_s(), self.blame.next_s()):
+            if at_s is not None and (soonest_s is None or at_s < soonest_s):
+                soonest_s = at_s
+        return soonest_s
 
     def _reported(self, report: EndpointReport, now: float) -> list[Effect]:
         slot = self.state.slot(report.endpoint)
