@@ -69,6 +69,16 @@ def test_a_source_that_leaves_takes_its_lease_along() -> None:
     assert idle(play)
 
 
+def test_a_holder_that_hands_nothing_over_has_failed() -> None:
+    play = Play()
+    play.stored("r1-p1", PREFIX)
+    play.arrive(copy("c", "r1-p2"))
+    effects = play.prefilled("c", 0.1, handed_off=False)
+    assert only(RecordObservation, effects).observation.ending == Ending.ENGINE_FAILED
+    assert idle(play)
+    assert not leases(play)
+
+
 def test_only_the_target_may_take_it_when_the_prefill_is_done() -> None:
     play = Play()
     play.stored("r1-p1", PREFIX)

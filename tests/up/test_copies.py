@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.up.test_live import World, body, world
 from vicinal.config.fleet import Config
 from vicinal.domain.ids import EndpointId
+from vicinal.emulator.station import Station
 
 
 async def copied(cluster: World, target: str, request: object) -> tuple[int, Any]:
@@ -115,6 +116,21 @@ async def test_what_else_a_body_says_does_not_reach_the_engines(tmp_path: Path) 
         request = body(tokens=4000, output=50, stream=True, n=3, stop=["a"], min_tokens=9, stream_options={})
         status, said = await copied(cluster, "r2-p2", request)
         assert status == 200, said
+
+
+async def test_an_engine_without_a_connector_has_copied_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers 200 with one token and no parameters, as for a request that ends there."""
+    async with world(tmp_path) as cluster:
+        await completed(cluster, tokens=4000, output=4)
+        await cluster.until_idle()
+        monkeypatch.setattr(Station, "hand_off", lambda *_: None)
+        status, said = await copied(cluster, "r2-p2", body(tokens=4000))
+        assert status == 502, said
+        assert "handed nothing over" in said["error"]["message"]
+        assert 'vicinal_copies_total{ending="engine_failed"} 1.0' in cluster.live.metrics.expose().decode()
+        await cluster.until_idle()
 
 
 async def test_a_copier_that_goes_away_leaves_nothing_reserved(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from vicinal.domain.decision import Decision
 from vicinal.domain.ids import EndpointId, RequestId
-from vicinal.domain.plan import Plan
+from vicinal.domain.plan import Leg
 from vicinal.domain.request import BATCH
 from vicinal.engines.copying import prompt_body
 from vicinal.gateway.errors import ApiError
@@ -67,12 +67,12 @@ class Copier:
     def __init__(self, relay: Relay, parser: RequestParser) -> None:
         self._relay = relay
         self._parser = parser
-        self._plans: dict[RequestId, Plan | None] = {}
+        self._decisions: dict[RequestId, Decision | None] = {}
 
     def decided(self, decision: Decision) -> None:
         """Notes where a copy goes; the last decision of several counts."""
-        if decision.request_id in self._plans:
-            self._plans[decision.request_id] = decision.chosen.plan
+        if decision.request_id in self._decisions:
+            self._decisions[decision.request_id] = decision
 
     async def copy(self, order: CopyOrder, headers: Mapping[bytes, bytes]) -> Copied:
         """Make a copy and wait for its end. Raises ApiError with the status that says why there is none."""
@@ -85,15 +85,20 @@ class Copier:
         if not parsed.request.splittable:
             raise ApiError(400, "a copy is of one prompt", param="request")
         asked = replace(parsed.request, copy_to=EndpointId(order.target), service=BATCH)
-        self._plans[request_id] = None
+        self._decisions[request_id] = None
         started_s = time.monotonic()
         try:
             await self._carry_out(replace(parsed, request=asked), body, CHAT if chat else COMPLETION, headers)
-            plan = self._plans[request_id]
+            last = self._decisions[request_id]
         finally:
-            del self._plans[request_id]
-        if plan is None:
-            raise RuntimeError("a copy was made without a decision")
+            del self._decisions[request_id]
+        if last is None:
+            raise RuntimeError("a copy was answered without a decision")
+        plan = last.chosen.plan
+        if last.leg is not Leg.DECODE:
+            raise ApiError(
+                502, f"{plan.prefill} handed nothing over: does it run with a connector?", code="engine_failed"
+            )
         seconds = time.monotonic() - started_s
         return Copied(request_id, plan.prefill, plan.decode, asked.prompt_tokens, plan.moved_tokens, seconds)
 

@@ -203,6 +203,9 @@ class Scheduler:
         tracked.prefill_done_s = now
         self.reservations.prefill_done(tracked, now)
         warnings = self.selfcheck.compare(tracked)
+        if not event.handed_off and tracked.request.copy_to is not None:
+            outcome = Outcome(Ending.ENGINE_FAILED, "the holder handed nothing over")
+            return [*warnings, *self._end(tracked, Move.FAIL, outcome, None, now)]
         if not event.handed_off:
             tracked.move(Move.FIRST_TOKEN)  # the token that the prefill made is the whole answer
             tracked.first_token_s = now
