@@ -82,7 +82,7 @@ async def test_a_copy_is_made_by_a_hand_off_and_hit_afterwards(tmp_path: Path, t
         assert station.driver.engine.counters.external_hits_tokens == 4000, "pulled, not computed"
         shown = await groups(cluster)
         assert sum(group["tokens"] for group in shown["groups"] if held_by(group, target)) == 4000
-        assert shown["groups"][0]["heat"] > 1.0, "the request and its copy asked for it"
+        assert shown["groups"][0]["heat"] > 0.5, "it was asked for a moment ago"
         status, said = await copied(cluster, target, body(tokens=4000))
         assert (status, said["error"]["code"]) == (400, "rejected")
         assert "already" in said["error"]["message"]

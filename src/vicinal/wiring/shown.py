@@ -13,7 +13,8 @@ from vicinal.scheduler.scheduler import Scheduler
 
 
 def shown_state(scheduler: Scheduler, fleet: Iterable[Endpoint], now: float) -> Mapping[str, Any]:
-    """Sizes, ages and counts as of `now`; `blocks_known` are blocks by tier that the endpoint is believed to hold."""
+    """Sizes, ages and counts as of `now`. `blocks_known` are blocks that an endpoint is believed to hold in HBM,
+    `blocks_below` those in the tiers below it."""
     state = scheduler.state
     view = state.view(now)
     return {
@@ -33,7 +34,10 @@ def shown_state(scheduler: Scheduler, fleet: Iterable[Endpoint], now: float) -> 
                 "prefills": int(view.prefill_count[slot]),
                 "decode_sequences": float(view.decode_sequences[slot]),
                 "free_blocks": float(view.free_blocks[slot]),
-                "blocks_known": {tier.value: state.index.blocks_held(slot, tier) for tier in Tier},
+                "blocks_known": state.index.blocks_held(slot),
+                "blocks_below": {
+                    tier.value: state.index.blocks_held(slot, tier) for tier in Tier if tier is not Tier.HBM
+                },
             }
             for endpoint in fleet
             if (slot := state.slot(endpoint.id)) is not None
