@@ -17,7 +17,9 @@ def as_copy(out: Filtered, match: Match) -> Filtered:
     """Who may take part in a copy: as prefill those who hold the prefix whole, as decode its target if it does not."""
     request, fleet = out.request, out.view.fleet
     whole = (match.ready >= request.blocks) & (request.blocks > 0)
-    target = np.array([endpoint.id == request.copy_to for endpoint in fleet.endpoints], dtype=bool) & fleet.active
+    target = np.zeros(len(fleet), dtype=bool)
+    if request.copy_to in fleet.slots:
+        target[fleet.slots[request.copy_to]] = True
     return out.as_copy(whole & fleet.makes_copies, target & ~whole & fleet.makes_copies)
 
 

@@ -37,8 +37,7 @@ class _Prompt:
 class _Missing:
     """A block that was ready at mark `losses_from`, and was not reused by a request that was over at `over_s`."""
 
-    hashes: bytes
-    at: int
+    block: bytes
     losses_from: int
     over_s: float
 
@@ -64,7 +63,7 @@ class SecondLooks:
         """The block at position `at` of this prompt was not reused, and so far nothing explains it."""
         waiting = self._missing.setdefault(slot, deque())
         if len(waiting) < MISSING_MAX:
-            waiting.append(_Missing(hashes, at, losses_from, over_s))
+            waiting.append(_Missing(block_at(hashes, at), losses_from, over_s))
         else:
             self.counts["not_looked_at"] += 1
 
@@ -91,7 +90,7 @@ class SecondLooks:
         waiting = self._missing.get(slot, deque())
         while waiting and waiting[0].over_s <= soon_s:
             first = waiting[0]
-            if lost(self._state, slot, first.hashes, first.at, first.losses_from):
+            if lost(self._state, slot, first.block, 0, first.losses_from):
                 self.counts["explained"] += 1
             elif first.over_s <= patience_s:
                 self.counts["unexplained"] += 1
@@ -121,5 +120,10 @@ def ready(state: ClusterState, slot: int, hashes: bytes) -> int:
 
 def lost(state: ClusterState, slot: int, hashes: bytes, at: int, start: int, stop: int | None = None) -> bool:
     """Whether the slot lost the block at position `at` of a prompt between two marks."""
-    name = int.from_bytes(hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES], "little")
+    name = int.from_bytes(block_at(hashes, at), "little")
     return state.engine_blocks.losses.between(slot, name, start, stop)
+
+
+def block_at(hashes: bytes, at: int) -> bytes:
+    """The hash at position `at` of a chain, packed."""
+    return hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES]

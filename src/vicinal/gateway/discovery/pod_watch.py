@@ -12,6 +12,7 @@ from contextlib import aclosing
 import aiohttp
 
 from vicinal.domain.chance import Stream
+from vicinal.gateway.backoff import doubled
 from vicinal.gateway.discovery.api import ApiError, GoneError, KubernetesApi
 from vicinal.gateway.discovery.podbook import ListAgainError, PodBook
 from vicinal.gateway.discovery.pods import PodDefaults, Sighting
@@ -97,7 +98,7 @@ class PodWatch:
                 self._tell_once(f"pods cannot be followed: {_words(error)}; the fleet stays as it was")
             failures = 0 if self.counts["events"] > events else failures + 1
             least, most = self._pause_s
-            await asyncio.sleep(min(most, least * 2.0 ** min(failures, 16)) * (0.5 + self._jitter.random()))
+            await asyncio.sleep(doubled(least, failures, most) * (0.5 + self._jitter.random()))
 
     async def _list_and_watch(self) -> None:
         """One list if need be, and one watch."""

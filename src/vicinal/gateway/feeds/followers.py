@@ -86,7 +86,7 @@ class Followers:
         await scraper.start()
 
     async def _hear(self, endpoint: Endpoint) -> None:
-        """An address that cannot be followed is said. The endpoint serves all the same; what it holds is inferred."""
+        """An address that cannot be followed is said. The endpoint serves all the same; what it holds is unknown."""
         try:
             feed = KvEventFeed(
                 endpoint,

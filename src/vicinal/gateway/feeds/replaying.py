@@ -6,6 +6,7 @@ from typing import Any
 import zmq
 import zmq.asyncio
 
+from vicinal.gateway.backoff import doubled
 from vicinal.gateway.feeds.sockets import SocketLimits, new_socket
 
 AGAIN_S_MAX = 60.0
@@ -61,11 +62,11 @@ class Patience:
     @property
     def longest_s(self) -> float:
         """How long to wait for a first answer when nobody is held up by that."""
-        return self._first_s * min(PATIENCE_FACTOR_MAX, 2.0**self._failures)
+        return doubled(self._first_s, self._failures, self._first_s * PATIENCE_FACTOR_MAX)
 
     def failed(self, now_s: float) -> None:
         self._failures += 1
-        self._again_s = now_s + min(AGAIN_S_MAX, self._first_s * 2.0**self._failures)
+        self._again_s = now_s + doubled(self._first_s, self._failures, AGAIN_S_MAX)
 
     def answered(self) -> None:
         self._failures = 0

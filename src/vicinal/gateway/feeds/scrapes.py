@@ -18,6 +18,7 @@ from vicinal.domain.chance import Stream
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import EndpointReported, EndpointUnreachable, Event
 from vicinal.engines.registry import dialect
+from vicinal.gateway.backoff import doubled
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ PAGE_BYTES_MAX = 8 << 20
 
 def pause_s(interval_s: float, failures: int, chance: float) -> float:
     """The pause after `failures` failed scrapes in a row; `chance` is uniform in [0, 1)."""
-    nominal = interval_s * min(BACKOFF_MAX, 2.0 ** max(0, failures - 1))
+    nominal = doubled(interval_s, max(0, failures - 1), interval_s * BACKOFF_MAX)
     return nominal * (1.0 + JITTER * (2.0 * chance - 1.0))
 
 
