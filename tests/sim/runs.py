@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from vicinal.config.fleet import Config
 from vicinal.config.made import made_cluster
 from vicinal.scheduler.validate import validate
 from vicinal.sim.simulation import Simulation
@@ -43,7 +44,11 @@ def run(
     **more: Any,
 ) -> Simulation:
     """Run to the end; a run that was not cut short leaves nothing reserved."""
-    config = with_policy(made_cluster(cluster, more), policy, seed)
+    return run_on(with_policy(made_cluster(cluster, more), policy, seed), workload, physics)
+
+
+def run_on(config: Config, workload: Iterable[Arrival], physics: Physics) -> Simulation:
+    """Likewise, on a cluster that is made already."""
     made = simulation(config, iter(workload), physics)
     made.run(lambda _arrived, _now: None)
     if made.unstable is None:

@@ -3,15 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.sim.runs import EXACT, poisson, prompt
+from tests.sim.runs import EXACT, poisson, prompt, run_on
 from vicinal.config.fleet import Config
 from vicinal.config.made import made_cluster
 from vicinal.domain.endpoint import HandOff
 from vicinal.enginemodel.profiles import profile
-from vicinal.scheduler.validate import validate
 from vicinal.sim.faults import Death, Faults
 from vicinal.sim.simulation import Simulation
-from vicinal.wiring.simulated import simulation, with_policy
+from vicinal.wiring.simulated import with_policy
 from vicinal.workload.arrival import Arrival
 
 FIT = profile("llama-3.1-70b-h100-tp8-vllm")
@@ -24,16 +23,7 @@ def cluster(kind: HandOff) -> Config:
 
 
 def run(workload, kind=HandOff.BOOTSTRAP, policy="cost", physics=EXACT) -> Simulation:
-    made = simulation(with_policy(cluster(kind), policy, 0), iter(workload), physics)
-    made.run(lambda _arrived, _now: None)
-    validate(made.scheduler)
-    assert not made.scheduler.requests
-    for server in made.servers.values():
-        if server.engine is not None:
-            server.engine.advance(made.now_s + 1e4)
-            assert server.engine.idle
-            assert server.engine.memory.pool.used == 0
-    return made
+    return run_on(with_policy(cluster(kind), policy, 0), workload, physics)
 
 
 def test_a_lone_request_takes_what_a_pulled_hand_off_takes():

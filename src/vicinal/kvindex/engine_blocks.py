@@ -18,25 +18,21 @@ The feed gives each event once and in order (gaps become `BlocksCleared`). What 
 `counts` and has the effect written there; no event raises.
 """
 
-import struct
 from collections import Counter
 from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from xxhash import xxh3_64_intdigest
-
 from vicinal.domain.events import BlocksCleared, BlocksRemoved, BlocksStored
-from vicinal.domain.ids import EngineHash
 from vicinal.domain.request import HASH_BYTES
 from vicinal.domain.tier import Tier
+from vicinal.kvindex.engine_names import as_number, as_numbers
 from vicinal.kvindex.hashing import ROOT, TOKEN_BYTES, chain, pack_hashes, unpack
 from vicinal.kvindex.index import BlockIndex
 from vicinal.kvindex.losses import Losses
 
 _Key = TypeVar("_Key")
-_NUMBER_MAX = 2**64 - 1
 
 BlockEvent = BlocksStored | BlocksRemoved | BlocksCleared
 
@@ -181,7 +177,7 @@ class EngineBlocks:
         misfit = self._misfit(event)
         parent: int | None = ROOT
         if event.parent is not None:
-            parent = self._block(slot, engine, event.tier, _as_number(event.parent))
+            parent = self._block(slot, engine, event.tier, as_number(event.parent))
         if misfit is not None or parent is None:
             self.counts[misfit or Oddity.UNKNOWN_PARENT] += 1
             return
@@ -334,23 +330,3 @@ def _one_less(counter: Counter[_Key], key: _Key) -> bool:
     elif count:
         counter[key] = count - 1
     return count > 0
-
-
-def as_numbers(hashes: tuple[EngineHash, ...]) -> tuple[tuple[int, ...], bytes]:
-    """Engines' names as unsigned 64-bit numbers, which is what most are, and the same packed. Longer ones, and bytes,
-    become a hash of themselves: two of one engine that become the same are as likely as two equal prefixes that differ.
-    """
-    try:
-        packed = pack_hashes(hashes)  # type: ignore[arg-type]
-    except (struct.error, TypeError):
-        numbers = tuple([_as_number(name) for name in hashes])
-        return numbers, pack_hashes(numbers)
-    return hashes, packed  # type: ignore[return-value]
-
-
-def _as_number(name: EngineHash) -> int:
-    if isinstance(name, bytes):
-        return xxh3_64_intdigest(name)
-    if 0 <= name <= _NUMBER_MAX:
-        return name
-    return name & _NUMBER_MAX if name.bit_length() < 64 else xxh3_64_intdigest(str(name).encode())
