@@ -90,8 +90,17 @@ async def test_tokens_are_counted_where_a_stream_states_no_usage(world, kit) -> 
     kit.goes_whole(world.scheduler)
     await world.start()
     await world.ask(STREAMED)
-    assert (await world.scheduler.saw(RequestFinished)).output_tokens == 7
+    done = await world.scheduler.saw(RequestFinished)
+    assert (done.output_tokens, done.usage_asked) == (7, True)
     assert world.gateway.lengths.predict("m", 1000) == 7
+
+
+async def test_the_core_is_told_that_a_client_asked_for_no_usage(world, kit) -> None:
+    await world.engine("d", streams(kit.text_event("w"), usage=None))
+    kit.goes_whole(world.scheduler)
+    await world.start()
+    await world.ask(BODY | {"stream": True})
+    assert not (await world.scheduler.saw(RequestFinished)).usage_asked
 
 
 @pytest.mark.mission("B11")

@@ -324,6 +324,20 @@ def test_an_engine_that_never_states_its_reuse_is_named_with_the_flag() -> None:
     assert "--enable-prompt-tokens-details" in found[0].text
 
 
+def test_a_stream_without_usage_speaks_for_nothing() -> None:
+    """One engine serves it whole, and its client did not ask: the flag may be there."""
+    play = Play([endpoint("b", Role.BOTH, events_url="tcp://somewhere:1")], local=True)
+    ids = PROMPT.astype("<u4").tobytes()
+    play.feed(BlocksStored(EndpointId("b"), 0, 0, None, tuple(range(20)), ids, 16))
+    for n in range(12):
+        asked = request(f"q{n}", PROMPT, streamed=True)
+        play.arrive(asked)
+        play.first_token(asked.id, 0.1)
+        done = play.feed(RequestFinished(asked.id, 1, 5, None, usage_asked=False))
+        assert every(Warn, done) == []
+        assert only(RecordObservation, done).observation.reuse is Reuse.NOT_ASKED
+
+
 def test_silence_where_nothing_was_expected_may_be_a_zero() -> None:
     play = one_pair()
     for n in range(12):

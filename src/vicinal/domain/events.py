@@ -39,13 +39,15 @@ class FirstToken(Struct, frozen=True):
 class RequestFinished(Struct, frozen=True):
     """The last byte of the answer came from the engine. `output_tokens` is None when the engine does not say.
 
-    `cached_tokens` is the engine's figure for a plan of one leg; a hand-off reports it in `PrefillDone`.
+    `cached_tokens` is the engine's figure for a plan of one leg; a hand-off reports it in `PrefillDone`. `usage_asked`
+    is False for a stream whose client asked for no usage: then it means nothing that the engine states none.
     """
 
     request_id: RequestId
     attempt: int
     output_tokens: int | None
     cached_tokens: int | None = None
+    usage_asked: bool = True
 
 
 class LegFailed(Struct, frozen=True):

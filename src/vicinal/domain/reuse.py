@@ -4,7 +4,8 @@ from enum import StrEnum
 
 
 class Reuse(StrEnum):
-    """Why an engine reused as many prompt tokens as it did. The first is no error; the last says that nobody knows."""
+    """Why an engine reused as many prompt tokens as it did. The first is no error; the last two say that nobody
+    knows."""
 
     EXACT = "exact"
     EVICTED_MEANWHILE = "evicted_meanwhile"
@@ -14,4 +15,5 @@ class Reuse(StrEnum):
     LATE_EVENTS = "late_events"
     INFERRED = "inferred"
     UNEXPLAINED = "unexplained"
+    NOT_ASKED = "not_asked"
     ENGINE_SILENT = "engine_silent"

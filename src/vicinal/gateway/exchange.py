@@ -230,7 +230,8 @@ class Exchange:
         self._shared.counters.handoffs += leg.met
         if output_tokens is not None:
             self._shared.lengths.observe(self._parsed.request.model, output_tokens)
-        self._shared.link.post(RequestFinished(self.id, leg.attempt, output_tokens, cached_tokens))
+        asked = self._parsed.include_usage or not self._parsed.request.streamed
+        self._shared.link.post(RequestFinished(self.id, leg.attempt, output_tokens, cached_tokens, asked))
 
     def _respond(self, status: int, content_type: bytes, body: bytes, extra: bytes = b"") -> None:
         self._responder.respond(status, content_type, body, extra + id_line(self.id))

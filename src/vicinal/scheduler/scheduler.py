@@ -256,7 +256,7 @@ class Scheduler:
         if event.cached_tokens is not None and not tracked.concurrent:
             tracked.cached_tokens = event.cached_tokens
         if tracked.leg is Leg.WHOLE:
-            warnings = self.selfcheck.compare(tracked)
+            warnings = self.selfcheck.compare(tracked, usage_asked=event.usage_asked)
         self.selfcheck.over(tracked, now)
         if tracked.first_token_s is None:
             self.reservations.computed(tracked, now)

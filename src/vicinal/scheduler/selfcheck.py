@@ -47,12 +47,15 @@ class SelfCheck:
         if promise is not None and promise.losses_to is None:
             promise.losses_to = self._state.engine_blocks.losses.mark(promise.slot)
 
-    def compare(self, tracked: Tracked) -> list[Warn]:
+    def compare(self, tracked: Tracked, *, usage_asked: bool = True) -> list[Warn]:
         """The leg that prefills has answered: `tracked.cached_tokens` is the engine's word. Sets `tracked.reuse`."""
         promise = tracked.promise
         if promise is None:
             return []
         self.looked_up(tracked)
+        if tracked.cached_tokens is None and not usage_asked:
+            tracked.reuse = Reuse.NOT_ASKED
+            return []
         tracked.reuse = self._cause(tracked, promise)
         return self._suspect(tracked, promise)
 
