@@ -30,6 +30,14 @@ def test_two_legs_add_up_without_the_gateways_time_between_them() -> None:
     assert (found.first.endpoint, found.last.endpoint, found.tried_s) == ("p", "d", 0.0)
 
 
+def test_legs_that_leave_together_count_once() -> None:
+    """A concurrent hand-off; the prefill engine answers when the KV is gone, which may be after the first token."""
+    for finished_s in (2.0, 2.5, 2.75):
+        found = served(["a"], [decode("a", 1.25, 2.5, 3.5), prefill("a", 1.0, finished_s)])["a"]
+        assert found.ttft_s == pytest.approx(2.5 - 1.0)
+        assert found.e2e_s == pytest.approx(3.5 - 1.0)
+
+
 def test_one_leg_is_both() -> None:
     found = served(["a"], [whole("a", 1.0, 1.25, 2.25)])["a"]
     assert found.first is found.last

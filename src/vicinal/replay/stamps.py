@@ -26,7 +26,8 @@ class Served:
 
     @property
     def ttft_s(self) -> float | None:
-        """Seconds that engines took until the first token; the gateway's time between the legs is not in it."""
+        """Seconds in which an engine was at work on it until the first token: the gateway's time between the legs is
+        not in it, and where the legs overlap (a concurrent hand-off) they count once."""
         first, last = self.first, self.last
         if last.first_token_s is None:
             return None
@@ -34,7 +35,9 @@ class Served:
             return self.tried_s + last.first_token_s - last.arrived_s
         if first.finished_s is None:
             return None
-        return self.tried_s + (first.finished_s - first.arrived_s) + (last.first_token_s - last.arrived_s)
+        prefilled_s = min(first.finished_s, last.first_token_s)
+        overlap_s = max(0.0, prefilled_s - max(first.arrived_s, last.arrived_s))
+        return self.tried_s + (prefilled_s - first.arrived_s) + (last.first_token_s - last.arrived_s) - overlap_s
 
     @property
     def tpot_s(self) -> float | None:
