@@ -16,7 +16,8 @@ from vicinal.domain.events import ClientGone, Event, LegFailed, PrefillDone, Req
 from vicinal.domain.ids import EndpointId, ModelId
 from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Action, Leg, Plan
-from vicinal.gateway.app import Gateway, Served, Watchers
+from vicinal.gateway.app import Gateway, Served
+from vicinal.gateway.driver import CoreDriver
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.parse import TrustedHeaders
 from vicinal.gateway.prompt_reader import ServedModel
@@ -333,6 +334,7 @@ class World:
         self.engines: dict[str, FakeEngine] = {}
         self.described: dict[str, dict[str, Any]] = {}
         self.gateway: Gateway
+        self.driver: CoreDriver
         self.port = 0
         self.captured: list[tuple[Event, float]] = []
         self._clients: list[Client] = []
@@ -353,11 +355,19 @@ class World:
         clock: ModelClock | None = None,
         trust: TrustGroups | None = None,
     ) -> None:
-        watchers = Watchers(
-            capture=lambda event, now: self.captured.append((event, now)), exposition=lambda: b"vicinal_up 1\n"
-        )
         served = Served(tuple(models), self.endpoints(), trusted or TrustedHeaders(), trust or TrustGroups())
-        self.gateway = Gateway(served, self.scheduler, clock or ModelClock(), limits, watchers)
+        self.gateway = Gateway(served, limits, lambda: b"vicinal_up 1\n")
+        self.driver = CoreDriver(
+            self.scheduler,
+            clock or ModelClock(),
+            asyncio.get_running_loop(),
+            self.gateway.perform,
+            record=lambda *_: None,
+            observe=lambda _: None,
+            warn=lambda _: None,
+            capture=lambda event, now: self.captured.append((event, now)),
+        )
+        self.gateway.connect(self.driver)
         self.port = await self.gateway.start("127.0.0.1", 0)
 
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -393,6 +403,7 @@ class World:
             client.close()
         if self.port:
             await self.gateway.stop()
+            self.driver.close()
             assert self.gateway.relay.under_way == 0, "an exchange was left behind"
             assert self.gateway._pool.busy_count == 0, "an engine connection was left busy"
         for engine in self.engines.values():

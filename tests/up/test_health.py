@@ -24,7 +24,7 @@ async def test_a_gateway_is_ready_while_somebody_can_decode(tmp_path: Path) -> N
         await w.live.followers.leave(())  # no scrape answers in between
         for endpoint in w.live.fleet:
             if endpoint.role is Role.DECODE:
-                w.live.gateway.driver.post(EndpointUnreachable(EndpointId(endpoint.id), "a test says so"))
+                w.live.driver.post(EndpointUnreachable(EndpointId(endpoint.id), "a test says so"))
         assert await health(w, http) == (
             503,
             "no endpoint that decodes llama-3.1-70b answers (4 of 8 endpoints answer)",

@@ -29,7 +29,7 @@ async def test_a_capture_that_cannot_be_written_ends_and_the_gateway_serves_on(
     await live.start()
     try:
         for _ in range(100):  # more than a buffer takes
-            live.gateway.driver.post(TopologyChanged(live.fleet))
+            live.driver.post(TopologyChanged(live.fleet))
         async with aiohttp.ClientSession() as http:
             asked = {"model": config.model.name, "prompt": [1, 2, 3]}
             async with http.post(f"{live.api_url}/completions", json=asked) as answer:

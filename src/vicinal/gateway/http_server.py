@@ -31,10 +31,13 @@ class HttpServer:
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port (0 takes a free one). Raises OSError naming host, port and the way out."""
+    async def start(self, host: str, port: int, *, shared: bool = False) -> int:
+        """Listen; returns the port (0 takes a free one). Where it is `shared`, the system spreads connections over all
+        processes that listen at it. Raises OSError naming host, port and the way out."""
         try:
-            self._listener = await self.loop.create_server(lambda: ServerConnection(self), host, port, backlog=1024)
+            self._listener = await self.loop.create_server(
+                lambda: ServerConnection(self), host, port, backlog=1024, reuse_port=shared
+            )
         except OSError as error:
             cure = _CURES.get(error.errno or 0, "choose a host and port of this machine")
             raise OSError(error.errno, f"cannot listen on {host}:{port}: {cure}") from error

@@ -83,7 +83,7 @@ class Embedded:
             unloaded_ttft_s=lambda tokens: fit.prefill_s(tokens, 0),
             kv_bytes=played.kv_bytes,
             clock_debt=played.clock_debt,
-            decision_us=self.live.gateway.driver.decision_us,
+            decision_us=self.live.driver.decision_us,
             held_s=self.held_s,
         )
 

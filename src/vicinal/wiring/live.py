@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from vicinal.domain.effects import Warn
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import EndpointReported, Event, TopologyChanged
 from vicinal.gateway.admin import AdminServer
-from vicinal.gateway.app import Gateway, Watchers
+from vicinal.gateway.app import Gateway
 from vicinal.gateway.directory import EndpointDirectory
+from vicinal.gateway.driver import CoreDriver
 from vicinal.gateway.feeds.followers import Followers
 from vicinal.gateway.tokencheck import TokenCheck
 from vicinal.observe.metrics import Metrics
@@ -81,24 +82,22 @@ class LiveSystem:
             self._capture = CaptureWriter(capture, header)
         serves = served(config, self.fleet)
         (self._model,) = serves.models
-        self.gateway = Gateway(
-            serves,
+        self.gateway = Gateway(serves, limits(config), self._exposition, self._unready)
+        self.driver = CoreDriver(
             self.scheduler,
             clock,
-            limits(config),
-            Watchers(
-                record=self._decided,
-                observe=self._observed,
-                warn=self._warned,
-                capture=None if self._capture is None else self._captured,
-                exposition=self._exposition,
-                unready=self._unready,
-            ),
+            asyncio.get_running_loop(),
+            self.gateway.perform,
+            record=self._decided,
+            observe=self._observed,
+            warn=self._warned,
+            capture=None if self._capture is None else self._captured,
         )
+        self.gateway.connect(self.driver)
         self.metrics.count(
             "prefix_second_looks", "Reuse that was unexplained at first", lambda: self.scheduler.selfcheck.counts
         )
-        self.metrics.count("gateway_events", "What the data path met", lambda: asdict(self.gateway.counters))
+        self.metrics.count("gateway_events", "What the data path met", lambda: self.gateway.counts()["gateway_events"])
         self.metrics.count(
             "kv_event_oddities",
             "KV events that could not be applied as they came",
@@ -127,7 +126,7 @@ class LiveSystem:
         server = self._config.server
         port = self._port = await self.gateway.start(server.host, server.port)
         self._admin_port = await self._admin.start(server.admin_host, server.admin_port)
-        self.gateway.driver.post(TopologyChanged(self.fleet))
+        self.driver.post(TopologyChanged(self.fleet))
         await self.followers.join(self.fleet)
         if self._model.tokenizer is not None:
             asking = self._token_check = TokenCheck(self._model, self.gateway.matching, self._session, self._warned)
@@ -144,6 +143,7 @@ class LiveSystem:
         try:
             await self.gateway.stop()
         finally:
+            self.driver.close()
             await self._close()
 
     async def _close(self) -> None:
@@ -182,7 +182,7 @@ class LiveSystem:
             self.fleet = fleet
             self.metrics.fleet(fleet)
             self.gateway.replace_endpoints(fleet)
-            self.gateway.driver.post(TopologyChanged(fleet))
+            self.driver.post(TopologyChanged(fleet))
             await self.followers.join(fleet)
             if self._token_check is not None:
                 self._token_check.replace(fleet)
@@ -223,7 +223,7 @@ class LiveSystem:
         if isinstance(event, EndpointReported):
             self.metrics.reported(event.report)
             self.record.tick(self._clock.now())
-        self.gateway.driver.post(event)
+        self.driver.post(event)
 
     def _captured(self, event: Event, at_s: float) -> None:
         """A full disk ends the capture, not the service."""
