@@ -23,7 +23,11 @@ class Server(Struct, frozen=True, kw_only=True):
     admin_port: Annotated[Port, Meta(description="Port of metrics, state and dashboard. 0 takes any free port.")] = 8001
     body_bytes_max: Annotated[Count, Meta(description="A larger request body is answered with 413.")] = 16 * MIB
     header_bytes_max: Annotated[Count, Meta(description="Larger request headers are answered with 431.")] = 64 * 1024
+    header_fields_max: Annotated[Count, Meta(description="More header fields are answered with 431.")] = 100
     connections_max: Annotated[Count, Meta(description="Client connections at a time; further ones are closed.")] = 4096
+    connections_per_address_max: Annotated[
+        int, Meta(ge=0, description="Those of one client address, of an IPv6 client's /64. 0 means no bound (http.md).")
+    ] = 0
     header_timeout_s: Annotated[
         Seconds, Meta(description="A client has this long to send its headers, from their first byte.")
     ] = 10.0

@@ -18,6 +18,7 @@ from vicinal.gateway.link import CoreLink, RelayEffect
 from vicinal.gateway.matching import Matching
 from vicinal.gateway.parse import RequestParser, TrustedHeaders
 from vicinal.gateway.prompt_reader import ServedModel
+from vicinal.gateway.refusals import RefusalCounts
 from vicinal.gateway.relay import Relay
 from vicinal.gateway.routes import Routes
 from vicinal.gateway.trust import TrustGroups
@@ -37,8 +38,8 @@ class Served:
 class Gateway:
     """What stands between clients, engines and a core (`connect`). Make it inside a running event loop.
 
-    `exposition` gives `/metrics`; `unready` says why no request should come now, "" while they may. `counters` and
-    `lengths` can be read at any time; `matching` is told by what kinds of prompts are matched.
+    `exposition` gives `/metrics`; `unready` says why no request should come now, "" while they may. `counters`,
+    `refusals` and `lengths` can be read at any time; `matching` is told by what kinds of prompts are matched.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Gateway:
     ) -> None:
         self.limits = limits or Limits()
         self.counters = GatewayCounters()
+        self.refusals = RefusalCounts()
         self.lengths = OutputLengths()
         self.matching = Matching()
         self._directory = EndpointDirectory(served.endpoints)
@@ -65,7 +67,7 @@ class Gateway:
             lambda: "stopping" if self._server.stopping else unready(),
             int(time.time()),
         )
-        self._server = HttpServer(routes.handle, self.limits, self._count_refusal)
+        self._server = HttpServer(routes.handle, self.limits, self.refusals.add)
 
     def connect(self, core: CoreLink) -> None:
         """Events go to `core`, whose effects come to `perform`."""
@@ -95,7 +97,4 @@ class Gateway:
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """Totals since the start, by metric and kind: what `/metrics` shows of the data path."""
-        return {"gateway_events": asdict(self.counters)}
-
-    def _count_refusal(self) -> None:
-        self.counters.refused += 1
+        return {"gateway_events": asdict(self.counters), "http_refusals": dict(self.refusals.counts)}

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from vicinal.gateway.refusals import RefusalKind
+
 _REASONS = {int(status): status.phrase.encode() for status in HTTPStatus} | {499: b"Client Closed Request"}
 
 JSON = b"application/json"
@@ -13,7 +15,8 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One complete request. `path` has no query; `headers` have lower-case names, the last of equals counts."""
+    """One complete request. `path` has no query; `headers` have lower-case names, and the values of equals are joined
+    by `, ` in their order."""
 
     method: bytes
     path: bytes
@@ -26,6 +29,7 @@ class Refusal:
     """A request that is refused while it is read; its connection ends with the answer."""
 
     status: int
+    kind: RefusalKind
     message: str
 
 

@@ -8,7 +8,9 @@ import contextlib
 import errno
 from collections.abc import Callable
 
+from vicinal.gateway.address_counts import AddressCounts
 from vicinal.gateway.limits import Limits
+from vicinal.gateway.refusals import RefusalKind
 from vicinal.gateway.server_connection import Handler, ServerConnection
 
 _CURES = {
@@ -18,15 +20,16 @@ _CURES = {
 
 
 class HttpServer:
-    """Listens on one address and gives each complete request to `handler`."""
+    """Listens on one address and gives each complete request to `handler`; `count` is told of what it does not."""
 
-    def __init__(self, handler: Handler, limits: Limits, count_refusal: Callable[[], None]) -> None:
+    def __init__(self, handler: Handler, limits: Limits, count: Callable[[RefusalKind], None]) -> None:
         self.handler = handler
         self.limits = limits
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.stopping = False
-        self._count_refusal = count_refusal
+        self.count: Callable[[RefusalKind], None] = count
         self._connections: set[ServerConnection] = set()
+        self._of_address = AddressCounts(limits.address_connections)
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
@@ -56,6 +59,7 @@ class HttpServer:
             await self._closed_within(drain_s)
         finally:
             for connection in list(self._connections):
+                self.count(RefusalKind.NOT_DRAINED)
                 connection.abort()
         await self._closed_within(self.limits.linger_s)
         if self._sweeper is not None:
@@ -63,19 +67,20 @@ class HttpServer:
 
     def opened(self, connection: ServerConnection) -> None:
         self._connections.add(connection)
-        if len(self._connections) > self.limits.connections:
-            self._count_refusal()
+        if not self._of_address.add(connection.address):
+            self.count(RefusalKind.TOO_MANY_OF_ADDRESS)
+            connection.abort()
+        elif len(self._connections) > self.limits.connections:
+            self.count(RefusalKind.TOO_MANY_CONNECTIONS)
             connection.abort()
         if self.stopping:  # a loop may still hand over what was waiting when the listener closed
             connection.stop()
 
     def closed(self, connection: ServerConnection) -> None:
         self._connections.discard(connection)
+        self._of_address.remove(connection.address)
         if not self._connections:
             self._all_closed.set()
-
-    def refused(self) -> None:
-        self._count_refusal()
 
     async def _closed_within(self, limit_s: float) -> None:
         if self._connections:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 class Limits:
     """Bounds in bytes and wall seconds (never model seconds: these protect real sockets).
 
-    `connections` is how many clients may be connected at a time; a further one is closed at once.
-    `body_bytes` is the largest request body (more is 413), `head_bytes` the largest request line with headers (431).
-    `answer_bytes` bounds an engine's answer that is held back before it is sent on (unstreamed answers, errors).
+    `connections` is how many clients may be connected at a time, `address_connections` how many of one address (0: no
+    bound); a further one is closed at once.
+    `body_bytes` is the largest request body (more is 413), `head_bytes` the largest request line with headers, of which
+    there are at most `head_fields` (431). `waiting_bytes` is what a client may send ahead while an answer is under way.
+    `answer_bytes` bounds an engine's answer that is held back before it is sent on (unstreamed answers, errors),
+    `answer_head_bytes` its head, with all that is announced before it.
     `head_s` and `body_s` run from the first byte of each phase to its last, so that dripping bytes gain nothing;
     `idle_s` is how long an unused client connection stays open; `stall_s` how long a client may refuse to read;
     `linger_s` how long what a refused client still sends is read and dropped, so that it can read the refusal.
@@ -19,16 +22,20 @@ class Limits:
     """
 
     connections: int = 4096
+    address_connections: int = 0
     body_bytes: int = 16 * 1024 * 1024
-    head_bytes: int = 32 * 1024
+    head_bytes: int = 64 * 1024
+    head_fields: int = 100
+    waiting_bytes: int = 64 * 1024
     answer_bytes: int = 64 * 1024 * 1024
+    answer_head_bytes: int = 64 * 1024
     head_s: float = 10.0
     body_s: float = 60.0
     idle_s: float = 75.0
     stall_s: float = 60.0
     linger_s: float = 2.0
-    connect_s: float = 5.0
-    engine_silence_s: float = 600.0
+    connect_s: float = 3.0
+    engine_silence_s: float = 300.0
     engine_idle_s: float = 4.0
     engine_idle_connections: int = 256
     drain_s: float = 30.0

@@ -1,29 +1,25 @@
-"""Reads requests off a connection: httptools finds their parts, this room bounds them and makes them whole.
+"""Reads requests off a connection, one at a time, and says where one ends before anything looks into it.
 
 Framing is where two servers that disagree let one client's bytes become another's request, so anything ambiguous is
-refused and the connection with it: both a length and a transfer encoding, a coding other than chunked, an upgrade.
+refused and the connection with it. What comes of a connection's bytes does not depend on how they were cut.
 """
 
-from collections import deque
 from enum import Enum
 
-import httptools
-
+from vicinal.gateway.chunked_body import ChunkedBody
+from vicinal.gateway.head_lines import HeadLines
 from vicinal.gateway.http_message import HttpRequest, Refusal
 from vicinal.gateway.limits import Limits
+from vicinal.gateway.request_head import RequestHead, read_head
 
 
 class Phase(Enum):
-    """Where the reader stands within a message."""
+    """Where the reader stands within a message. `OVER`: nothing more is read of this connection."""
 
     IDLE = "idle"
     HEAD = "head"
     BODY = "body"
-    REFUSED = "refused"
-
-
-class _StopError(Exception):
-    """Makes httptools stop inside a buffer."""
+    OVER = "over"
 
 
 class ReadRequest:
@@ -38,131 +34,127 @@ class ReadRequest:
 
 
 class RequestReader:
-    """Feed it bytes; take complete requests, or one final refusal, from `ready`.
+    """Feed it bytes; `next` gives what they make, until it gives None.
 
-    `wants_continue` is True while a client waits for `100 Continue` before it sends its body.
+    `wants_continue` is True while a client waits for `100 Continue` before it sends its body. `unread` is True when
+    bytes of this connection will not be read, or may still come in the middle of a message that is refused.
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.ready: deque[ReadRequest | Refusal] = deque()
         self.phase = Phase.IDLE
         self.wants_continue = False
+        self.unread = False
         self._limits = limits
-        self._parser = httptools.HttpRequestParser(self)
-        self._url = b""
-        self._headers: dict[bytes, bytes] = {}
-        self._head_bytes = 0
-        self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._began_in_feed = False
-        self._last_of_connection = False
+        self._lines = HeadLines(limits)
+        self._buffer = bytearray()
+        self._line_skipped = False
+        self._head: RequestHead | None = None
+        self._body = bytearray()
+        self._chunks: ChunkedBody | None = None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that nothing has looked at yet, or that do not make a head so far."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes. After a refusal, or a request that ends its connection, they are dropped."""
-        if self._refused or self._last_of_connection:
+        if self.phase is Phase.OVER:
+            self.unread = True
             return
-        self._began_in_feed = False
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserCallbackError:
-            if not self._refused:
-                raise
-        except httptools.HttpParserError as error:
-            if not self._last_of_connection:
-                self._refuse(400, f"malformed HTTP: {error}")
-            return
-        if self.phase is Phase.HEAD and not self._began_in_feed:
-            self._count_head(len(data))
+        if self.phase is Phase.BODY:
+            self.wants_continue = False
+        self._buffer += data
 
-    def on_message_begin(self) -> None:
+    def next(self) -> ReadRequest | Refusal | None:
+        """The next request in order, or the one final refusal. None while bytes are missing."""
+        head = self._head
+        if head is None:
+            found = self._find_head()
+            if found is None or isinstance(found, Refusal):
+                return found
+            head = found
+        return self._read_body(head)
+
+    def refuse(self, refusal: Refusal) -> Refusal:
+        """Read no more of this connection, because of `refusal`."""
+        self._over(unread=True)
+        return refusal
+
+    def _find_head(self) -> RequestHead | Refusal | None:
+        buffer = self._buffer
+        if not buffer or self.phase is Phase.OVER:
+            return None
+        if not self._line_skipped and buffer[0] == 13:  # an empty line before a request: some clients end bodies so
+            if len(buffer) < 2:
+                return None
+            if buffer[1] == 10:
+                del buffer[:2]
+                self._line_skipped = True
+                if not buffer:
+                    return None
         self.phase = Phase.HEAD
-        self._began_in_feed = True
-        self._url = b""
-        self._headers = {}
-        self._head_bytes = 0
-        self._body = []
-        self._body_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-        self._head_bytes += len(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(value) + 4
-        if self._head_bytes > self._limits.head_bytes:
-            self._refuse_head()
-            raise _StopError
-        if self.phase is Phase.HEAD:  # a trailer after a chunked body says nothing that is heard here
-            self._headers[name.lower()] = value
-
-    def on_headers_complete(self) -> None:
-        headers = self._headers
+        end = self._lines.end(buffer)
+        if isinstance(end, Refusal):
+            return self.refuse(end)
+        if not end:
+            return None
+        raw = bytes(buffer[:end])
+        del buffer[:end]
+        head = read_head(raw, self._limits)
+        if isinstance(head, Refusal):
+            return self.refuse(head)
+        self._head = head
+        self._chunks = ChunkedBody(self._limits) if head.length is None else None
+        self.wants_continue = head.wants_continue and not buffer
         self.phase = Phase.BODY
-        if self._parser.should_upgrade():  # httptools would take the body for the other protocol's bytes
-            self._refuse(400, "this server speaks HTTP/1.1 only: send the request without Upgrade")
-            raise _StopError
-        coding = headers.get(b"transfer-encoding")
-        length = headers.get(b"content-length")
-        if coding is not None:
-            if length is not None:
-                self._refuse(400, "both Content-Length and Transfer-Encoding: the body's end is ambiguous")
-                raise _StopError
-            if coding.strip().lower() != b"chunked":
-                self._refuse(501, "the only transfer coding understood here is chunked")
-                raise _StopError
-        elif length is not None and int(length) > self._limits.body_bytes:
-            self._refuse_body()
-            raise _StopError
-        if self._parser.get_http_version() == "1.1" and headers.get(b"expect", b"").lower() == b"100-continue":
-            self.wants_continue = coding is not None or int(length or 0) > 0
+        return head
 
-    def on_body(self, data: bytes) -> None:
+    def _read_body(self, head: RequestHead) -> ReadRequest | Refusal | None:
+        buffer = self._buffer
+        if head.length is None:
+            chunks = self._chunks
+            assert chunks is not None
+            whole = chunks.take(buffer)
+            if isinstance(whole, Refusal):
+                return self.refuse(whole)
+            body = bytes(chunks.body) if whole else None
+        else:
+            body = self._sized_body(buffer, head.length)
+        if body is None:
+            return None
+        return self._complete(head, body)
+
+    def _sized_body(self, buffer: bytearray, length: int) -> bytes | None:
+        """The body once it is whole; before that, what came of it is kept apart so that heads stay cheap to find."""
+        missing = length - len(self._body)
+        if not self._body and len(buffer) >= length:
+            body = bytes(memoryview(buffer)[:length]) if length else b""
+        elif len(buffer) >= missing:
+            self._body += memoryview(buffer)[:missing]
+            body = bytes(self._body)
+            self._body = bytearray()
+        else:
+            self._body += buffer
+            buffer.clear()
+            return None
+        del buffer[:missing]
+        return body
+
+    def _complete(self, head: RequestHead, body: bytes) -> ReadRequest:
+        self._head = self._chunks = None
+        self._line_skipped = False
         self.wants_continue = False
-        self._body_bytes += len(data)
-        if self._body_bytes > self._limits.body_bytes:
-            self._refuse_body()
-            raise _StopError
-        self._body.append(data)
-
-    def on_message_complete(self) -> None:
         self.phase = Phase.IDLE
+        request = HttpRequest(head.method, head.path, head.headers, body)
+        if not head.keep_alive:
+            self._over(unread=bool(self._buffer))
+        return ReadRequest(request, keep_alive=head.keep_alive, http10=head.http10)
+
+    def _over(self, *, unread: bool) -> None:
+        self.phase = Phase.OVER
+        self.unread = unread
         self.wants_continue = False
-        http10 = self._parser.get_http_version() != "1.1"
-        keep_alive = not http10 and bool(self._parser.should_keep_alive())
-        self._last_of_connection = not keep_alive
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._body = []
-        request = HttpRequest(self._parser.get_method(), _path(self._url), self._headers, body)
-        self.ready.append(ReadRequest(request, keep_alive=keep_alive, http10=http10))
-
-    @property
-    def _refused(self) -> bool:
-        return self.phase is Phase.REFUSED
-
-    def _count_head(self, data_bytes: int) -> None:
-        # a header line that never ends reaches no callback: whole reads within one head count in full
-        self._head_bytes += data_bytes
-        if self._head_bytes > 2 * self._limits.head_bytes:
-            self._refuse_head()
-
-    def _refuse_head(self) -> None:
-        self._refuse(431, f"request line and headers exceed {self._limits.head_bytes} bytes")
-
-    def _refuse_body(self) -> None:
-        self._refuse(413, f"the body exceeds {self._limits.body_bytes} bytes")
-
-    def _refuse(self, status: int, message: str) -> None:
-        self.phase = Phase.REFUSED
-        self.wants_continue = False
-        self._body = []
-        self.ready.append(Refusal(status, message))
-
-
-def _path(url: bytes) -> bytes:
-    """The path of a request target, without its query; of an absolute target too."""
-    if url.startswith(b"/"):
-        return url.partition(b"?")[0]
-    try:
-        return httptools.parse_url(url).path or b"/"
-    except httptools.HttpParserInvalidURLError:
-        return b""
+        self._head = self._chunks = None
+        self._buffer = bytearray()
+        self._body = bytearray()

@@ -3,6 +3,9 @@
 What a pipelining client sends during an answer is kept unparsed up to a bound, then reading stops. It stops for no
 other reason, since a socket that is not read cannot tell that its client has gone. Nothing new is answered while the
 client does not read what it was sent, so a connection's memory is bounded whatever its client does.
+
+A client that ends its sending side has gone: one that was closed or died looks the same until it is written to, and
+to work on for it costs GPU seconds.
 """
 
 import asyncio
@@ -15,6 +18,7 @@ from typing import Protocol, cast
 from vicinal.gateway.errors import error_body
 from vicinal.gateway.http_message import JSON, HttpRequest, Refusal
 from vicinal.gateway.limits import Limits
+from vicinal.gateway.refusals import RefusalKind
 from vicinal.gateway.request_reader import Phase, ReadRequest, RequestReader
 from vicinal.gateway.responder import Responder
 
@@ -22,7 +26,9 @@ Handler = Callable[[HttpRequest, Responder], None]
 
 _log = logging.getLogger(__name__)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_PIPELINED_BYTES = 64 * 1024
+_ANSWERS_IN_A_ROW = 64
+"""So many pipelined requests are answered from memory before other connections have their turn."""
+_TOO_SLOW = {Phase.HEAD: RefusalKind.HEAD_TOO_SLOW, Phase.BODY: RefusalKind.BODY_TOO_SLOW}
 
 
 class Home(Protocol):
@@ -37,21 +43,21 @@ class Home(Protocol):
 
     def closed(self, connection: "ServerConnection") -> None: ...
 
-    def refused(self) -> None: ...
+    def count(self, kind: RefusalKind) -> None: ...
 
 
 class ServerConnection(asyncio.Protocol):
-    """Deadlines are only noted here; the server's sweep calls `sweep` to act on them."""
+    """`address` is the client's. Deadlines are only noted here; the server's sweep calls `sweep` to act on them."""
 
     _transport: asyncio.Transport
 
     def __init__(self, home: Home) -> None:
+        self.address = ""
         self._home = home
         self._limits = home.limits
         self._loop = home.loop
         self._reader = RequestReader(home.limits)
         self._answering: Responder | None = None
-        self._unread = bytearray()
         self._reading_paused = False
         self._writing_paused = False
         self._lingering = False
@@ -62,6 +68,9 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but class
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.address = str(peer[0])
         sock = transport.get_extra_info("socket")
         if sock is not None:
             with contextlib.suppress(OSError):  # not TCP: nothing to delay
@@ -72,20 +81,20 @@ class ServerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._lingering:
             return
-        if self._answering is not None or self._writing_paused:
-            self._unread += data
-            if len(self._unread) > _PIPELINED_BYTES and not self._reading_paused:
-                self._reading_paused = True
-                self._transport.pause_reading()
-            return
         self._reader.feed(data)
-        self._advance()
+        if self._answering is None and not self._writing_paused:
+            self._advance()
+        else:
+            self._keep_or_stop_reading()
 
     def eof_received(self) -> bool:
+        self._count_cut()
         self._client_gone()
         return False
 
-    def connection_lost(self, _exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._count_cut()
         self._deadline_s = self._stall_deadline_s = None
         self._client_gone()
         self._home.closed(self)
@@ -107,15 +116,19 @@ class ServerConnection(asyncio.Protocol):
     def sweep(self, now_s: float) -> None:
         """Act when a deadline is past."""
         if self._stall_deadline_s is not None and now_s >= self._stall_deadline_s:
+            self._stall_deadline_s = None
+            self._home.count(RefusalKind.STALLED_READER)
             self._transport.abort()
         elif self._deadline_s is not None and now_s >= self._deadline_s:
             self._deadline_s = None
             if self._lingering:
                 self._transport.abort()
-            elif self._reader.phase is Phase.IDLE:
-                self._transport.close()
+            elif (too_slow := _TOO_SLOW.get(self._reader.phase)) is not None:
+                words = f"the request's {self._reader.phase.value} took too long"
+                self._refuse(self._reader.refuse(Refusal(408, too_slow, words)))
             else:
-                self._refuse(Refusal(408, f"the request's {self._reader.phase.value} took too long"))
+                self._home.count(RefusalKind.IDLE)
+                self._transport.close()
 
     def stop(self) -> None:
         """Close as soon as the present answer, if any, is complete."""
@@ -132,26 +145,33 @@ class ServerConnection(asyncio.Protocol):
         if self._advancing or self._lingering:
             return
         self._advancing = True
+        taken = 0
         try:
-            while self._free_to_answer():
-                if self._reader.ready:
-                    self._take(self._reader.ready.popleft())
-                elif self._unread:
-                    data = bytes(self._unread)
-                    self._unread.clear()
-                    self._reader.feed(data)
-                else:
-                    break
+            while taken < _ANSWERS_IN_A_ROW and self._free_to_answer() and (item := self._reader.next()) is not None:
+                self._take(item)
+                taken += 1
         finally:
             self._advancing = False
-        if self._free_to_answer():
-            if self._reading_paused:
-                self._reading_paused = False
-                self._transport.resume_reading()
-            if self._reader.wants_continue:
-                self._reader.wants_continue = False
-                self._transport.write(_CONTINUE)
+        if taken == _ANSWERS_IN_A_ROW:
+            self._loop.call_soon(self._advance)
+        self._keep_or_stop_reading(more=taken == _ANSWERS_IN_A_ROW)
+        if self._free_to_answer() and self._reader.wants_continue:
+            self._reader.wants_continue = False
+            self._transport.write(_CONTINUE)
         self._note_phase()
+
+    def _keep_or_stop_reading(self, *, more: bool = False) -> None:
+        """What waits for an answer before it is bounded. What waits for bytes of its own needs them read."""
+        waits = more or not self._free_to_answer()
+        full = waits and self._reader.waiting_bytes > self._limits.waiting_bytes
+        if full is self._reading_paused or self._lingering or self._transport.is_closing():
+            return
+        if full:
+            self._reading_paused = True
+            self._transport.pause_reading()
+        elif not waits:
+            self._reading_paused = False
+            self._transport.resume_reading()
 
     def _free_to_answer(self) -> bool:
         occupied = self._answering is not None or self._writing_paused or self._lingering
@@ -195,7 +215,7 @@ class ServerConnection(asyncio.Protocol):
             self._part()
 
     def _refuse(self, refusal: Refusal) -> None:
-        self._home.refused()
+        self._home.count(refusal.kind)
         responder = Responder(self._transport, keep_alive=False, http10=False, finished=self._answered)
         self._answering = responder
         responder.respond(refusal.status, JSON, error_body(refusal.status, refusal.message))
@@ -205,8 +225,8 @@ class ServerConnection(asyncio.Protocol):
         on unread bytes resets the connection and takes the answer with it."""
         if self._transport.is_closing():
             return
-        self._unread.clear()
-        if self._reader.phase is Phase.IDLE:
+        unread = self._reader.unread or self._reader.waiting_bytes > 0
+        if not unread or not self._transport.can_write_eof():
             self._transport.close()
             return
         self._lingering = True
@@ -215,6 +235,10 @@ class ServerConnection(asyncio.Protocol):
             self._transport.resume_reading()
         self._transport.write_eof()
         self._deadline_s = self._loop.time() + self._limits.linger_s
+
+    def _count_cut(self) -> None:
+        if self._answering is None and self._reader.phase in _TOO_SLOW:
+            self._home.count(RefusalKind.CUT_SHORT)
 
     def _client_gone(self) -> None:
         if self._answering is not None:

@@ -99,6 +99,9 @@ class LiveSystem:
         )
         self.metrics.count("gateway_events", "What the data path met", lambda: self.gateway.counts()["gateway_events"])
         self.metrics.count(
+            "http_refusals", "Client connections and requests refused", lambda: self.gateway.counts()["http_refusals"]
+        )
+        self.metrics.count(
             "kv_event_oddities",
             "KV events that could not be applied as they came",
             lambda: self.scheduler.state.engine_blocks.counts,

@@ -55,8 +55,10 @@ def limits(config: Config) -> Limits:
     server = config.server
     return Limits(
         connections=server.connections_max,
+        address_connections=server.connections_per_address_max,
         body_bytes=server.body_bytes_max,
         head_bytes=server.header_bytes_max,
+        head_fields=server.header_fields_max,
         head_s=server.header_timeout_s,
         body_s=server.body_timeout_s,
         idle_s=server.idle_timeout_s,

@@ -1,0 +1,97 @@
+"""The chunks of a request's body, as strict as its head: exact line ends, bounded lines, nothing but the body kept."""
+
+import re
+
+from vicinal.gateway.head_lines import field_fault
+from vicinal.gateway.http_message import Refusal
+from vicinal.gateway.limits import Limits
+from vicinal.gateway.refusals import RefusalKind
+
+_SIZE_LINE_BYTES_MAX = 256
+_size_line = re.compile(rb"([0-9A-Fa-f]{1,16})((?:;[\t -~\x80-\xff]*)?)\r\n")
+
+
+class ChunkedBody:
+    """Moves what it can from the front of a buffer into `body`. Trailers are checked and dropped."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.body = bytearray()
+        self._limits = limits
+        self._missing = 0
+        self._data = False
+        self._trailers = False
+        self._trailer_bytes = 0
+        self._trailer_fields = 0
+        self._extension_bytes = 0
+
+    def take(self, buffer: bytearray) -> bool | Refusal:
+        """True when the body is whole: the buffer then starts behind it. False while more must come."""
+        at = 0
+        while True:
+            if self._data:
+                end = min(at + self._missing, len(buffer))
+                self.body += memoryview(buffer)[at:end]
+                self._missing -= end - at
+                at = end
+                if self._missing or len(buffer) < at + 2:
+                    break
+                if buffer[at : at + 2] != b"\r\n":
+                    return _bad("its data is not as long as it says")
+                at += 2
+                self._data = False
+            end = buffer.find(b"\n", at) + 1
+            fault = self._line_bound(end - at if end else len(buffer) - at)
+            if fault is not None:
+                return fault
+            if not end:
+                break
+            done = self._line(bytes(buffer[at:end]))
+            at = end
+            if done is not False:
+                del buffer[:at]
+                return done
+        del buffer[:at]
+        return False
+
+    def _line_bound(self, line_bytes: int) -> Refusal | None:
+        """What a line, whole or not, may take."""
+        if not self._trailers:
+            return (
+                _bad(f"its size line exceeds {_SIZE_LINE_BYTES_MAX} bytes")
+                if line_bytes > _SIZE_LINE_BYTES_MAX
+                else None
+            )
+        if self._trailer_bytes + line_bytes > self._limits.head_bytes:
+            return Refusal(431, RefusalKind.HEAD_TOO_LARGE, f"the trailers exceed {self._limits.head_bytes} bytes")
+        return None
+
+    def _line(self, line: bytes) -> bool | Refusal:
+        return self._trailer(line) if self._trailers else self._size(line)
+
+    def _size(self, line: bytes) -> bool | Refusal:
+        found = _size_line.fullmatch(line)
+        if found is None:
+            return _bad("its size line is not a hexadecimal number, with extensions after a semicolon or none")
+        self._extension_bytes += len(found[2])
+        if self._extension_bytes > self._limits.head_bytes:
+            return _bad(f"extensions exceed {self._limits.head_bytes} bytes")
+        self._missing = int(found[1], 16)
+        if len(self.body) + self._missing > self._limits.body_bytes:
+            return Refusal(413, RefusalKind.BODY_TOO_LARGE, f"the body exceeds {self._limits.body_bytes} bytes")
+        self._trailers = self._missing == 0
+        self._data = not self._trailers
+        return False
+
+    def _trailer(self, line: bytes) -> bool | Refusal:
+        if line == b"\r\n":
+            return True
+        self._trailer_bytes += len(line)
+        self._trailer_fields += 1
+        if self._trailer_fields > self._limits.head_fields:
+            words = f"more than {self._limits.head_fields} trailer fields"
+            return Refusal(431, RefusalKind.TOO_MANY_HEADERS, words)
+        return field_fault(line) or False
+
+
+def _bad(what: str) -> Refusal:
+    return Refusal(400, RefusalKind.BAD_CHUNK, f"malformed chunk: {what}")
