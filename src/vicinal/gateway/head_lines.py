@@ -13,58 +13,64 @@ from vicinal.gateway.refusals import RefusalKind
 
 _FIELD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[\t -~\x80-\xff]*+\r\n"
 _REQUEST = rb"[A-Z][A-Z_-]{0,31} [!-~]++ HTTP/1\.[01]\r\n"
-_head = re.compile(_REQUEST + b"(?:" + _FIELD + rb")*+\r\n")
+_PLAIN_FIELD = _FIELD[:-4] + rb"(?<![ \t])\r\n"
+_plain_head = re.compile(_REQUEST + b"(?:" + _PLAIN_FIELD + rb")*+\r\n")
 _request_line = re.compile(_REQUEST)
 _other_version = re.compile(rb"[A-Z][A-Z_-]{0,31} [!-~]++ HTTP/[0-9]\.[0-9]\r\n")
 field_line = re.compile(_FIELD)
 
 _FIRST = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_END = b"\r\n\r\n"
 
 
 class HeadLines:
-    """Looks for the end of one head after the other at the start of a buffer that grows at its end."""
+    """Looks for the end of one head after the other at the start of a buffer that grows at its end.
+
+    Of the last head found: `fields` is how many it has, `plain` is True when no value ends with a space or a tab.
+    """
 
     def __init__(self, limits: Limits) -> None:
+        self.fields = 0
+        self.plain = True
         self._bytes_max = limits.head_bytes
         self._fields_max = limits.head_fields
+        self._begun = False
         self._checked = 0
-        self._fields = -1
-        self._seen = 0
 
     def end(self, buffer: bytearray) -> int | Refusal:
         """The length of the head, 0 while it is not whole, or why it cannot become one."""
-        end = buffer.find(_END, max(0, self._seen - 3))
-        self._seen = len(buffer)
-        if 0 <= end <= self._bytes_max - 4 and self._checked == 0 and _head.fullmatch(buffer, 0, end + 4):
-            if buffer.count(b"\r\n", 0, end + 2) - 1 > self._fields_max:
-                return self._too_many()
-            self._seen = 0
-            return end + 4
+        if not self._begun:
+            found = _plain_head.match(buffer)  # the same as line by line, where all comes at once and in order
+            if found is not None and (end := found.end()) <= self._bytes_max:
+                self.plain = True
+                self.fields = buffer.count(b"\r\n", 0, end) - 2
+                return end if self.fields <= self._fields_max else self._too_many()
+            self._begun = True
+            self._checked = 0
+            self.fields = -1
         return self._by_line(buffer)
 
     def _by_line(self, buffer: bytearray) -> int | Refusal:
-        """The same, line by line: it says of the first wrong line, whole or not, what is wrong with it."""
+        """Says of the first wrong line, whole or not, what is wrong with it."""
         if buffer and buffer[0] not in _FIRST:
             return _malformed("a request begins with its method in capital letters")
         while (at := buffer.find(b"\n", self._checked)) >= 0:
             line = bytes(buffer[self._checked : at + 1])
             if at + 1 > self._bytes_max:
                 return self._too_large()
-            if line == b"\r\n" and self._fields >= 0:
-                self._checked, self._seen, self._fields = 0, 0, -1
+            if line == b"\r\n" and self.fields >= 0:
+                self._begun = self.plain = False
                 return at + 1
-            refusal = _request_fault(line) if self._fields < 0 else field_fault(line)
+            refusal = _request_fault(line) if self.fields < 0 else field_fault(line)
             if refusal is not None:
                 return refusal
             self._checked = at + 1
-            self._fields += 1
-            if self._fields > self._fields_max:
+            self.fields += 1
+            if self.fields > self._fields_max:
                 return self._too_many()
         return self._too_large() if len(buffer) > self._bytes_max else 0
 
     def _too_large(self) -> Refusal:
-        if self._fields < 0:
+        if self.fields < 0:
             words = f"the request line exceeds {self._bytes_max} bytes"
             return Refusal(414, RefusalKind.TARGET_TOO_LONG, words)
         words = f"request line and headers exceed {self._bytes_max} bytes"

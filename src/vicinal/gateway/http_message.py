@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from msgspec import Struct
+
 from vicinal.gateway.refusals import RefusalKind
 
 _REASONS = {int(status): status.phrase.encode() for status in HTTPStatus} | {499: b"Client Closed Request"}
@@ -13,8 +15,7 @@ EVENT_STREAM = b"text/event-stream; charset=utf-8"
 LAST_CHUNK = b"0\r\n\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """One complete request. `path` has no query; `headers` have lower-case names, and the values of equals are joined
     by `, ` in their order."""
 

@@ -8,6 +8,7 @@ import re
 
 import httptools
 
+from vicinal.gateway.head_lines import HeadLines
 from vicinal.gateway.http_message import Refusal
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.refusals import RefusalKind
@@ -20,7 +21,8 @@ _KIND_OF_REPEATED = {
 }
 _LENGTH_DIGITS_MAX = 18
 _authority = re.compile(rb"(?:[A-Za-z0-9._~%\-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-_target = re.compile(rb"(?:(/[^?#]*)|[Hh][Tt][Tt][Pp][Ss]?://([^/?#]+)(/[^?#]*)?)(?:\?[^#]*)?|\*")
+_first_line = re.compile(rb"([A-Z_-]+) ([!-~]+) HTTP/1\.([01])\r\n")
+_url = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?#]+)(/[^?#]*)?(?:\?[^#]*)?")
 
 
 class RequestHead:
@@ -30,7 +32,7 @@ class RequestHead:
     __slots__ = ("headers", "http10", "keep_alive", "length", "method", "path", "wants_continue")
 
     def __init__(
-        self, method: bytes, path: bytes, headers: dict[bytes, bytes], length: int | None, *, http10: bool
+        self, method: bytes, path: bytes, headers: dict[bytes, bytes], length: int | None, http10: bool
     ) -> None:
         connection = headers.get(b"connection")
         self.method = method
@@ -38,47 +40,42 @@ class RequestHead:
         self.headers = headers
         self.length = length
         self.http10 = http10
-        self.keep_alive = not http10 and (connection is None or not _names(connection, b"close"))
-        self.wants_continue = not http10 and b"expect" in headers and length != 0
+        self.keep_alive = not http10 and (connection is None or not _names(connection.lower(), b"close"))
+        self.wants_continue = not http10 and length != 0 and b"expect" in headers
 
 
-class _Parts:
-    """What httptools calls."""
+class _Fields:
+    """What httptools calls, once for each field. A later one of the same spelling takes the place of an earlier one."""
 
-    __slots__ = ("headers", "target")
+    __slots__ = ("named", "on_header")
 
     def __init__(self) -> None:
-        self.target = b""
-        self.headers: dict[bytes, bytes] = {}
-
-    def on_url(self, url: bytes) -> None:
-        self.target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.lower()] = value
+        self.named: dict[bytes, bytes] = {}
+        self.on_header = self.named.__setitem__
 
 
-def read_head(raw: bytes, limits: Limits) -> RequestHead | Refusal:
-    """`raw` is a whole head, its empty line included, that `HeadLines` let pass."""
-    method, target, _ = raw.split(b" ", 2)
+def read_head(raw: bytes, lines: HeadLines, limits: Limits) -> RequestHead | Refusal:
+    """`raw` is a whole head, its empty line included, that `lines` just let pass."""
+    first = _first_line.match(raw)
+    assert first is not None
+    method, target, minor = first.groups()
     path = _path(target)
     if path is None:
         return _malformed("the target is neither a path nor an http URL")
-    parts = _Parts()
-    parser = httptools.HttpRequestParser(parts)
+    fields = _Fields()
     doubt: httptools.HttpParserError | None = None
     try:
-        parser.feed_data(raw)
+        httptools.HttpRequestParser(fields).feed_data(raw)
     except httptools.HttpParserUpgrade:
         pass  # an offer that a server may leave alone; some clients make it with every first request
     except httptools.HttpParserError as error:
         doubt = error
-    headers = parts.headers
-    if doubt is not None or len(headers) != raw.count(b"\r\n") - 2 or b" \r\n" in raw or b"\t\r\n" in raw:
+    headers = {name.lower(): value for name, value in fields.named.items()}
+    if doubt is not None or not lines.plain or len(headers) != lines.fields:
         headers, repeated = _joined(raw)
         if repeated is not None:
             return repeated
-    http10 = raw[len(method) + len(target) + 9 : len(method) + len(target) + 10] == b"0"
+    http10 = minor == b"0"
     refusal = _host_fault(headers, http10) or _coding_fault(headers, http10) or _expectation_fault(headers, http10)
     if refusal is not None:
         return refusal
@@ -87,20 +84,17 @@ def read_head(raw: bytes, limits: Limits) -> RequestHead | Refusal:
         return length
     if doubt is not None or method == b"CONNECT":
         return _doubted(doubt)
-    return RequestHead(method, path, headers, length, http10=http10)
+    return RequestHead(method, path, headers, length, http10)
 
 
 def _path(target: bytes) -> bytes | None:
     """Without its query, and of an absolute target too. Nothing is decoded or normalised: routes are exact."""
-    found = _target.fullmatch(target)
-    if found is None:
-        return None
-    path, authority, rest = found.groups()
-    if path is not None:
-        return bytes(path)
-    if authority is None:
-        return target
-    return (rest or b"/") if _authority.fullmatch(authority) else None
+    if target.startswith(b"/"):
+        return target.partition(b"?")[0] if b"#" not in target else None
+    found = _url.fullmatch(target)
+    if found is not None:
+        return (found[2] or b"/") if _authority.fullmatch(found[1]) else None
+    return target if target == b"*" else None
 
 
 def _joined(raw: bytes) -> tuple[dict[bytes, bytes], Refusal | None]:
@@ -176,5 +170,5 @@ def _malformed(what: str) -> Refusal:
 
 
 def _names(values: bytes, token: bytes) -> bool:
-    """`token` is one of the values of a header that lists them."""
-    return any(value.strip(b" \t") == token for value in values.lower().split(b","))
+    """`token` is one of the values, in small letters, of a header that lists them."""
+    return token in values and any(value.strip(b" \t") == token for value in values.split(b","))

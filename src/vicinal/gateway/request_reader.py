@@ -101,7 +101,7 @@ class RequestReader:
             return None
         raw = bytes(buffer[:end])
         del buffer[:end]
-        head = read_head(raw, self._limits)
+        head = read_head(raw, self._lines, self._limits)
         if isinstance(head, Refusal):
             return self.refuse(head)
         self._head = head
