@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from vicinal.config.access import Access
 from vicinal.config.checks import findings
 from vicinal.config.cluster import hand_off
 from vicinal.config.default import default_cluster
@@ -183,8 +184,26 @@ def test_groups_need_a_tenant_and_engines_that_salt() -> None:
         ((where, what),) = found(unknown)
         assert where == "server.trust_tenant_header"
         assert "nobody's tenant is known" in what
+    keyed = Access(keys_file="keys.toml")
+    assert found(replace(default_cluster(), trust_group=(group,), access=keyed)) == []
     config = with_groups(group)
     plain = replace(config.endpoint[0], dialect="openai", role=Role.BOTH, events_url="", replay_url="", hand_off=False)
     problems = dict(found(replace(config, endpoint=(plain, *config.endpoint[1:]))))
     assert "has no cache salt" in problems["endpoint[0].dialect"]
     assert "endpoint[0].dialect" not in dict(found(replace(default_cluster(), endpoint=(plain,))))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_operators_on_this_machine_need_no_key(host: str) -> None:
+    config = default_cluster()
+    assert found(replace(config, server=replace(config.server, admin_host=host))) == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "gateway.example"])
+def test_operators_from_elsewhere_do(host: str) -> None:
+    config = default_cluster()
+    config = replace(config, server=replace(config.server, admin_host=host))
+    ((where, what),) = found(config)
+    assert where == "server.admin_host"
+    assert "access.admin_keys_file" in what
+    assert found(replace(config, access=Access(admin_keys_file="admin.toml"))) == []

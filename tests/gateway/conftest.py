@@ -16,10 +16,12 @@ from vicinal.domain.events import ClientGone, Event, LegFailed, PrefillDone, Req
 from vicinal.domain.ids import EndpointId, ModelId
 from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Action, Leg, Plan
+from vicinal.gateway.access import TrustedHeaders
 from vicinal.gateway.app import Gateway, Served
 from vicinal.gateway.driver import CoreDriver
+from vicinal.gateway.forwarding import Forwarding
+from vicinal.gateway.keys import KeyRing
 from vicinal.gateway.limits import Limits
-from vicinal.gateway.parse import TrustedHeaders
 from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.trust import TrustGroups
 
@@ -354,9 +356,13 @@ class World:
         trusted: TrustedHeaders | None = None,
         clock: ModelClock | None = None,
         trust: TrustGroups | None = None,
+        keys: KeyRing | None = None,
+        forwarding: Forwarding = Forwarding(),  # noqa: B008 (a frozen value)
     ) -> None:
-        served = Served(tuple(models), self.endpoints(), trusted or TrustedHeaders(), trust or TrustGroups())
-        self.gateway = Gateway(served, limits, lambda: b"vicinal_up 1\n")
+        served = Served(
+            tuple(models), self.endpoints(), trusted or TrustedHeaders(), trust or TrustGroups(), keys, forwarding
+        )
+        self.gateway = Gateway(served, limits)
         self.driver = CoreDriver(
             self.scheduler,
             clock or ModelClock(),

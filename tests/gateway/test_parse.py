@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from vicinal.cluster.output_lengths import PRIOR_TOKENS, OutputLengths
 from vicinal.domain.request import BATCH, INTERACTIVE
 from vicinal.engines.kv_fields import extra_key_bytes
+from vicinal.gateway.caller import ANYBODY, Caller
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.matching import Matching
-from vicinal.gateway.parse import RequestParser, TrustedHeaders
+from vicinal.gateway.parse import RequestParser
 from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.kvindex.hashing import chain
 from vicinal.tokenizer.errors import ChatError
@@ -39,19 +40,19 @@ class Letters:
 
 
 class Bench:
-    def __init__(self, tokenizer: Any = None, trusted: TrustedHeaders | None = None) -> None:
+    def __init__(self, tokenizer: Any = None) -> None:
         self.counters = GatewayCounters()
         self.lengths = OutputLengths()
         models = [ServedModel("m", 4, 20, tokenizer)]
         self.matching = Matching()
-        self.parser = RequestParser(models, self.lengths, self.counters, trusted, self.matching)
+        self.parser = RequestParser(models, self.lengths, self.counters, self.matching)
 
-    def completion(self, body: Any, headers: Any = None):
+    def completion(self, body: Any, caller: Caller = ANYBODY):
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        return self.parser.completion("r", raw, headers or {})
+        return self.parser.completion("r", raw, caller)
 
     def chat(self, body: Any):
-        return self.parser.chat("r", body if isinstance(body, bytes) else msgspec.json.encode(body), {})
+        return self.parser.chat("r", body if isinstance(body, bytes) else msgspec.json.encode(body), ANYBODY)
 
 
 def hashes(ids: list[int], salt: str | None = None) -> bytes:
@@ -283,18 +284,21 @@ def test_expected_output_follows_what_the_model_gave() -> None:
     assert bench.completion(body | {"max_tokens": 500}).request.max_output_tokens == 19
 
 
-def test_headers_count_only_where_they_are_trusted() -> None:
-    headers = {b"x-tenant": b"acme", b"x-vicinal-class": b"batch"}
-    body = {"model": "m", "prompt": [1]}
-    request = Bench().completion(body, headers).request
-    assert (request.tenant, request.service) == ("default", INTERACTIVE)
-    bench = Bench(trusted=TrustedHeaders("x-tenant", "x-vicinal-class"))
-    request = bench.completion(body, headers).request
+def test_a_request_is_its_callers() -> None:
+    request = Bench().completion(OK, Caller("acme", service=BATCH)).request
     assert (request.tenant, request.service) == ("acme", BATCH)
-    assert bench.completion(body).request.tenant == "default"
-    with pytest.raises(ApiError, match="known: interactive, batch") as refused:
-        bench.completion(body, {b"x-vicinal-class": b"best"})
-    assert (refused.value.status, refused.value.param) == (400, "x-vicinal-class")
+    request = Bench().completion(OK).request
+    assert (request.tenant, request.service) == ("default", INTERACTIVE)
+
+
+def test_a_caller_may_use_the_models_that_are_his() -> None:
+    assert Bench().completion(OK, Caller("acme", frozenset(["other", "m"]))).request.tenant == "acme"
+    with pytest.raises(ApiError, match="may not use the model `m`") as refused:
+        Bench().completion(OK, Caller("acme", frozenset(["other"])))
+    assert (refused.value.status, refused.value.code) == (403, "model_forbidden")
+    with pytest.raises(ApiError, match=r"`x` does not exist\. Served: \.") as refused:
+        Bench().completion(OK | {"model": "x"}, Caller("acme", frozenset(["other"])))
+    assert refused.value.status == 404
 
 
 OK = {"model": "m", "prompt": [1]}

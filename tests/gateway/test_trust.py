@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.events import PrefillDone, RequestFinished
 from vicinal.engines.kv_fields import extra_key_bytes
+from vicinal.gateway.access import TrustedHeaders
+from vicinal.gateway.caller import ANYBODY, DEFAULT_TENANT, Caller
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
-from vicinal.gateway.parse import DEFAULT_TENANT, RequestParser, TrustedHeaders
+from vicinal.gateway.parse import RequestParser
 from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.prompts import pack
 from vicinal.gateway.trust import TrustGroups
@@ -72,11 +74,10 @@ def parsed(trust: TrustGroups, tenant: str | None, salt: object = None):
         [ServedModel("m", 4, 100)],
         OutputLengths(),
         GatewayCounters(),
-        TrustedHeaders(tenant="x-tenant"),
         trust=trust,
     )
     body = {"model": "m", "prompt": IDS} | ({} if salt is None else {"cache_salt": salt})
-    return parser.completion("r", json.dumps(body).encode(), {b"x-tenant": tenant.encode()} if tenant else {})
+    return parser.completion("r", json.dumps(body).encode(), Caller(tenant) if tenant else ANYBODY)
 
 
 @pytest.mark.mission("B10")
@@ -93,11 +94,9 @@ def test_our_hashes_are_those_that_the_engine_makes_with_that_salt() -> None:
 
 def test_prompts_matched_by_text_are_kept_apart_too() -> None:
     def text(tenant: str) -> bytes:
-        parser = RequestParser(
-            [ServedModel("m", 4, 100)], OutputLengths(), GatewayCounters(), TrustedHeaders("x-tenant"), trust=GROUPS
-        )
+        parser = RequestParser([ServedModel("m", 4, 100)], OutputLengths(), GatewayCounters(), trust=GROUPS)
         body = {"model": "m", "messages": [{"role": "user", "content": "the same words for all"}]}
-        return parser.chat("r", json.dumps(body).encode(), {b"x-tenant": tenant.encode()}).request.block_hashes
+        return parser.chat("r", json.dumps(body).encode(), Caller(tenant)).request.block_hashes
 
     assert text("a1") == text("a2")
     assert not {*_split(text("a1"))} & {*_split(text("b1"))}

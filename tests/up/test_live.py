@@ -173,7 +173,7 @@ async def test_operators_see_state_and_metrics(tmp_path: Path) -> None:
             await answer.read()
         async with http.get(f"http://127.0.0.1:{w.config.server.admin_port}/state") as answer:
             state = await answer.json()
-        async with http.get(f"{w.url}/metrics") as answer:
+        async with http.get(f"http://127.0.0.1:{w.config.server.admin_port}/metrics") as answer:
             page = await answer.text()
     assert [row["usable"] for row in state["endpoints"]] == [True] * 8
     assert 'vicinal_requests_total{ending="done"} 1.0' in page

@@ -20,6 +20,7 @@ from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.decision import Decision
 from vicinal.domain.effects import Record
 from vicinal.domain.ids import RequestId
+from vicinal.gateway.caller import ANYBODY
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.parse import RequestParser
 from vicinal.gateway.prompt_reader import ServedModel
@@ -102,7 +103,7 @@ def _parsing() -> Callable[[], object]:
     ids = np.random.default_rng(0).integers(0, 2**17, PROMPT_TOKENS).tolist()
     body = msgspec.json.encode({"model": MODEL, "prompt": ids, "max_tokens": 100, "stream": True})
     parser = RequestParser([ServedModel(MODEL, BLOCK_TOKENS, 131_072)], OutputLengths(), GatewayCounters())
-    return lambda: parser.completion(RequestId("bench"), body, {})
+    return lambda: parser.completion(RequestId("bench"), body, ANYBODY)
 
 
 def _timed(name: str, run: Callable[[], object], times: int, aim: float | None = None) -> list[BenchFigure]:

@@ -12,7 +12,7 @@ app = App(
     version=vicinal.__version__,
     help="Decides which GPU serves an LLM request, in seconds of expected cost. Start with `vicinal up`.",
 )
-for command in ("up", "serve", "engine", "simulate", "compare", "scenario", "explain", "bench"):
+for command in ("up", "serve", "engine", "simulate", "compare", "scenario", "explain", "bench", "key"):
     app.command(f"vicinal.cli.{command}:{command}", name=command)
 
 

@@ -12,9 +12,11 @@ from vicinal.cli.loop import run, stop_on_signal
 from vicinal.clock import ModelClock
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
+from vicinal.wiring.access import access_files
 from vicinal.wiring.fleets import FleetSources
 from vicinal.wiring.live import LiveSystem
 from vicinal.wiring.reloading import ConfigWatch
+from vicinal.wiring.watching import FileWatch
 
 
 def serve(
@@ -27,8 +29,9 @@ def serve(
     """Serve an OpenAI-compatible API in front of LLM engines, and decide for each request where it runs.
 
     Changes of the file's [[endpoint]] tables, and of the file of places that it names, are taken over while it runs,
-    within two seconds or at SIGHUP; all else needs a restart, and is told. A file that is wrong changes nothing. With
-    a [kubernetes] section, pods are endpoints too, and come and go (docs/discovery.md).
+    within two seconds or at SIGHUP, and so are the files of keys (docs/access.md); all else needs a restart, and is
+    told. A file that is wrong changes nothing. With a [kubernetes] section, pods are endpoints too, and come and go
+    (docs/discovery.md).
 
     SIGTERM or SIGINT lets answers under way finish; a second one does not.
     """
@@ -37,18 +40,26 @@ def serve(
 
 async def _serve(path: Path, config: Config, capture: Path | None) -> None:
     watch = ConfigWatch(path, os.environ, config)
+    keys = FileWatch(lambda: access_files(config))
     live = LiveSystem(config, ModelClock(), capture)
     sources = FleetSources(config, live, os.environ)
+
+    def ask() -> None:
+        watch.ask()
+        keys.ask()
+
     with stop_on_signal() as stop:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, watch.ask)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, ask)
         try:
             await live.start()
             print(f"{config.model.name} at {live.api_url}, {len(live.fleet)} engines", flush=True)
             print(f"metrics and state at {live.admin_url}", flush=True)
             sources.start()
             watch.start(sources.take_over)
+            keys.start(live.access.renew)
             await stop.wait()
         finally:
             await watch.stop()
+            await keys.stop()
             await sources.stop()
             await live.stop()

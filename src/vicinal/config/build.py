@@ -6,7 +6,7 @@ is an error that names its nearest neighbour.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec.structs import FieldInfo, fields
@@ -16,6 +16,7 @@ from vicinal.config.problems import ConfigError, Key, Problem, key_text, nearest
 from vicinal.config.wording import meaning, refusal
 
 Where = Callable[[Key], str]
+Schema = TypeVar("Schema", bound=msgspec.Struct)
 
 
 def build(raw: Mapping[str, Any], where: Where) -> Config:
@@ -23,12 +24,17 @@ def build(raw: Mapping[str, Any], where: Where) -> Config:
 
     Raises ConfigError with all unknown keys, missing keys and wrong values.
     """
+    return build_as(Config, raw, where)
+
+
+def build_as(schema: type[Schema], raw: Mapping[str, Any], where: Where) -> Schema:
+    """Like `build`, for a file of another schema."""
     problems: list[Problem] = []
-    config = _struct(Config, raw, (), where, problems)
+    built = _struct(schema, raw, (), where, problems)
     if problems:
         raise ConfigError(problems)
-    assert isinstance(config, Config)
-    return config
+    assert isinstance(built, schema)
+    return built
 
 
 def item_struct(annotation: Any) -> type[msgspec.Struct] | None:

@@ -6,6 +6,7 @@ names are known.
 
 from collections.abc import Callable, Iterator
 
+from vicinal.config.access import access_findings
 from vicinal.config.cluster import block_tokens, hand_off, kv_blocks, kv_bytes_per_token
 from vicinal.config.dialects import dialects_can, dialects_exist
 from vicinal.config.fleet import Config, Endpoint
@@ -224,4 +225,5 @@ _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _places_nest,
     _uplinks_exist,
     trust_findings,
+    access_findings,
 )

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from vicinal.config.access import Access
 from vicinal.config.kubernetes import Kubernetes
 from vicinal.config.schema import Count, Emulator, Model, Name, Port, Record, Scheduler, Server
 from vicinal.domain.endpoint import HOST_BYTES_PER_S, SSD_BYTES_PER_S, HandOff, Role
@@ -92,7 +93,7 @@ class TrustGroup(Struct, frozen=True, kw_only=True):
     """Tenants that share prefixes with each other only (trust.md). Tenants in no group share one, the default group."""
 
     name: Annotated[Name, Meta(description="Name of the group. Another name makes another cache.")]
-    tenants: Annotated[tuple[str, ...], Meta(description="Its tenants, as `server.tenant_header` names them.")]
+    tenants: Annotated[tuple[str, ...], Meta(description="Its tenants, as keys or `server.tenant_header` name them.")]
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -172,6 +173,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
     model: Model
     server: Server = Server()
+    access: Access = Access()
     scheduler: Scheduler = Scheduler()
     network: Network = Network()
     record: Record = Record()

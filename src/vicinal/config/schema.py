@@ -39,7 +39,9 @@ class Server(Struct, frozen=True, kw_only=True):
     ] = 300.0
     trust_tenant_header: Annotated[
         bool,
-        Meta(description="Take the tenant from `tenant_header`. Only behind a proxy that sets it; else all are one."),
+        Meta(
+            description="Take the tenant from `tenant_header`, before that of a key. Only behind a proxy that sets it."
+        ),
     ] = False
     tenant_header: Annotated[Name, Meta(description="The header that names the tenant.")] = "x-vicinal-tenant"
     isolate_tenants: Annotated[

@@ -29,11 +29,11 @@ def trust_findings(config: Config) -> Iterator[tuple[Key, str]]:
                 yield ("trust_group", at, "tenants"), f'"{tenant}" is in group "{other}" already'
     if not config.trust_group and not config.server.isolate_tenants:
         return
-    if not config.server.trust_tenant_header:
+    if not config.server.trust_tenant_header and not config.access.keys_file:
         yield (
             ("server", "trust_tenant_header"),
-            "trust groups part tenants, and without this nobody's tenant is known; set it to true behind a proxy that "
-            "sets the header, or leave the groups out",
+            "trust groups part tenants, and nobody's tenant is known; give access.keys_file, or set this to true "
+            "behind a proxy that sets the header, or leave the groups out",
         )
     for at, entry in enumerate(config.endpoint):
         can = CAPABILITIES.get(entry.dialect)

@@ -1,5 +1,6 @@
 """A key's annotation in words, the same for error messages and for the documentation."""
 
+import datetime
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -7,7 +8,7 @@ import msgspec
 
 from vicinal.domain.endpoint import HandOff, Role
 
-_TYPES: dict[Any, str] = {int: "integer", float: "number", str: "text", bool: "true or false"}
+_TYPES: dict[Any, str] = {int: "integer", float: "number", str: "text", bool: "true or false", datetime.date: "date"}
 _BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
 
 
@@ -37,6 +38,8 @@ def meaning(annotation: Any) -> str:
 
 def refusal(annotation: Any, raw: Any) -> str:
     """Why `raw` is no value for the key: what was expected, and what came instead."""
-    pattern = any(meta.pattern for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, msgspec.Meta))
+    metas = [meta for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
+    pattern = any(meta.pattern for meta in metas)
     hint = f" ({meaning(annotation)})" if pattern else ""
-    return f"expected {type_text(annotation)}{hint}, not {raw!r}"
+    quoted = all((meta.extra or {}).get("quoted", True) for meta in metas)
+    return f"expected {type_text(annotation)}{hint}, not " + (repr(raw) if quoted else "what stands there")

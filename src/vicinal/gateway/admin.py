@@ -3,23 +3,32 @@
 Nothing here is on the path of a request, so it is plain aiohttp. It shows sizes and counts, never a prompt.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from vicinal.gateway.bodies import decode
+from vicinal.gateway.caller import Caller
 from vicinal.gateway.copying import Copier, CopyOrder
 from vicinal.gateway.errors import ApiError
+from vicinal.gateway.forwarding import AUTHORIZATION
+from vicinal.gateway.keys import KeyRing
 
 _ORDER = msgspec.json.Decoder(CopyOrder)
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+OPEN = "/health"
 GROUPS_MAX = 10_000
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class AdminServer:
-    """Serves `/metrics`, `/health`, `/state`, `/groups` and `/copies`. `state` must be quick: each call asks it."""
+    """Serves `/metrics`, `/health`, `/state`, `/groups` and `/copies`. `state` must be quick: each call asks it.
+
+    With `keys`, which may be replaced at any time, all but `/health` want one of them. `operator` makes of headers on
+    whose behalf a copy is asked for.
+    """
 
     def __init__(
         self,
@@ -28,8 +37,12 @@ class AdminServer:
         groups: Callable[[int], Mapping[str, Any]],
         copier: Copier,
         body_bytes: int,
+        operator: Callable[[Mapping[bytes, bytes]], Caller],
+        keys: KeyRing | None = None,
     ) -> None:
-        app = web.Application(client_max_size=body_bytes)
+        app = web.Application(client_max_size=body_bytes, middlewares=[self._admit])
+        self.keys = keys
+        self._operator = operator
         app.router.add_get("/groups", self._groups)
         app.router.add_post("/copies", self._copy)
         self._list_groups = groups
@@ -56,6 +69,16 @@ class AdminServer:
     async def stop(self) -> None:
         await self._runner.cleanup()
 
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        if self.keys is not None and request.path != OPEN:
+            sent = request.headers.get("Authorization")
+            try:
+                self.keys.caller(None if sent is None else sent.encode("utf-8", "surrogateescape"))
+            except ApiError as error:
+                return _refused(error)
+        return await handler(request)
+
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._exposition(), headers={"Content-Type": METRICS_TYPE})
 
@@ -64,12 +87,16 @@ class AdminServer:
 
     async def _copy(self, request: web.Request) -> web.Response:
         """Answers when the copy is made or known to fail. A caller that goes away abandons it."""
-        headers = {name.lower().encode(): value.encode("latin-1") for name, value in request.headers.items()}
+        headers = {
+            name.lower().encode(): value.encode("utf-8", "surrogateescape") for name, value in request.headers.items()
+        }
+        if self.keys is not None:  # what opened this address is not for engines
+            headers.pop(AUTHORIZATION, None)
         try:
             order = decode(_ORDER, await request.read())
-            copied = await self._copier.copy(order, headers)
+            copied = await self._copier.copy(order, self._operator(headers), headers)
         except ApiError as error:
-            return web.Response(status=error.status, body=error.body(), content_type="application/json")
+            return _refused(error)
         return web.Response(body=msgspec.json.encode(copied), content_type="application/json")
 
     async def _state(self, _: web.Request) -> web.Response:
@@ -80,5 +107,10 @@ class AdminServer:
         asked = request.query.get("most", "50")
         if not asked.isascii() or not asked.isdigit() or not 0 < int(asked) <= GROUPS_MAX:
             error = ApiError(400, f"most is a number from 1 to {GROUPS_MAX}, not {asked[:20]!r}", param="most")
-            return web.Response(status=400, body=error.body(), content_type="application/json")
+            return _refused(error)
         return web.Response(body=msgspec.json.encode(self._list_groups(int(asked))), content_type="application/json")
+
+
+def _refused(error: ApiError) -> web.Response:
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    return web.Response(status=error.status, body=error.body(), content_type="application/json", headers=headers)

@@ -9,14 +9,17 @@ from dataclasses import asdict, dataclass, field
 
 from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.endpoint import Endpoint
+from vicinal.gateway.access import Access, TrustedHeaders
 from vicinal.gateway.copying import Copier
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import EndpointDirectory
+from vicinal.gateway.forwarding import Forwarding
 from vicinal.gateway.http_server import HttpServer
+from vicinal.gateway.keys import KeyRing
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.link import CoreLink, RelayEffect
 from vicinal.gateway.matching import Matching
-from vicinal.gateway.parse import RequestParser, TrustedHeaders
+from vicinal.gateway.parse import RequestParser
 from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.refusals import RefusalCounts
 from vicinal.gateway.relay import Relay
@@ -27,26 +30,28 @@ from vicinal.gateway.upstream import UpstreamPool
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the gateway serves and to whom: models, their engines, whose headers it believes, who shares prefixes."""
+    """What the gateway serves and to whom: models, their engines, whose headers it believes, who shares prefixes, whose
+    keys open it (None: it is open), and which headers engines get."""
 
     models: tuple[ServedModel, ...]
     endpoints: tuple[Endpoint, ...]
     trusted: TrustedHeaders = field(default_factory=TrustedHeaders)
     trust: TrustGroups = field(default_factory=TrustGroups)
+    keys: KeyRing | None = None
+    forwarding: Forwarding = field(default_factory=Forwarding)
 
 
 class Gateway:
     """What stands between clients, engines and a core (`connect`). Make it inside a running event loop.
 
-    `exposition` gives `/metrics`; `unready` says why no request should come now, "" while they may. `counters`,
-    `refusals` and `lengths` can be read at any time; `matching` is told by what kinds of prompts are matched.
+    `unready` says why no request should come now, "" while they may. `counters`, `refusals` and `lengths` can be read
+    at any time; `matching` is told by what kinds of prompts are matched, and `access` of other keys.
     """
 
     def __init__(
         self,
         served: Served,
         limits: Limits | None = None,
-        exposition: Callable[[], bytes] = bytes,
         unready: Callable[[], str] = str,
     ) -> None:
         self.limits = limits or Limits()
@@ -54,16 +59,17 @@ class Gateway:
         self.refusals = RefusalCounts()
         self.lengths = OutputLengths()
         self.matching = Matching()
+        self.access = Access(served.trusted, served.keys, self.counters)
         self._directory = EndpointDirectory(served.endpoints)
         self._pool = UpstreamPool(self.limits, self.counters)
-        self.relay = Relay(self._directory, self._pool, self.counters, self.lengths, self.limits)
-        parser = RequestParser(served.models, self.lengths, self.counters, served.trusted, self.matching, served.trust)
+        self.relay = Relay(self._directory, self._pool, self.counters, self.lengths, self.limits, served.forwarding)
+        parser = RequestParser(served.models, self.lengths, self.counters, self.matching, served.trust)
         self.copier = Copier(self.relay, parser)
         routes = Routes(
             self.relay,
             parser,
             self.counters,
-            exposition,
+            self.access,
             lambda: "stopping" if self._server.stopping else unready(),
             int(time.time()),
         )
@@ -96,5 +102,5 @@ class Gateway:
         self.relay.engine_ids.keep_only(self._directory.bootstraps())
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """Totals since the start, by metric and kind: what `/metrics` shows of the data path."""
+        """Totals since the start, by metric and kind: what the metrics show of the data path."""
         return {"gateway_events": asdict(self.counters), "http_refusals": dict(self.refusals.counts)}

@@ -16,6 +16,7 @@ from vicinal.domain.ids import EndpointId, RequestId
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import BATCH
 from vicinal.engines.copying import prompt_body
+from vicinal.gateway.caller import Caller
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.parse import ParsedRequest, RequestParser
 from vicinal.gateway.relay import Relay
@@ -74,14 +75,14 @@ class Copier:
         if decision.request_id in self._decisions:
             self._decisions[decision.request_id] = decision
 
-    async def copy(self, order: CopyOrder, headers: Mapping[bytes, bytes]) -> Copied:
-        """Make a copy and wait for its end. Raises ApiError with the status that says why there is none."""
+    async def copy(self, order: CopyOrder, caller: Caller, headers: Mapping[bytes, bytes]) -> Copied:
+        """Make a copy on behalf of `caller`; wait for its end. Raises ApiError with the status that says why not."""
         request_id = self._relay.name({})
         try:
             body, chat = prompt_body(bytes(order.request))
         except ValueError as error:
             raise ApiError(400, f"request is not the body of a chat or completion: {error}", param="request") from None
-        parsed = (self._parser.chat if chat else self._parser.completion)(request_id, body, headers)
+        parsed = (self._parser.chat if chat else self._parser.completion)(request_id, body, caller)
         if not parsed.request.splittable:
             raise ApiError(400, "a copy is of one prompt", param="request")
         asked = replace(parsed.request, copy_to=EndpointId(order.target), service=BATCH)

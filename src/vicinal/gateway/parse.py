@@ -3,14 +3,15 @@
 The text of a request stays in its exchange; the core gets sizes and hashes (prompt_reader.py).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vicinal.cluster.output_lengths import OutputLengths
-from vicinal.domain.ids import ModelId, RequestId, TenantId
-from vicinal.domain.request import BATCH, INTERACTIVE, Request, ServiceClass
+from vicinal.domain.ids import ModelId, RequestId
+from vicinal.domain.request import Request
 from vicinal.engines.kv_fields import extra_key_bytes
 from vicinal.gateway.bodies import CommonBody, decode_chat, decode_completion
+from vicinal.gateway.caller import Caller
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.matching import Matching
@@ -19,22 +20,8 @@ from vicinal.gateway.prompts import decode_prompts
 from vicinal.gateway.trust import TrustGroups
 from vicinal.tokenizer.kinds import PromptKind
 
-DEFAULT_TENANT = TenantId("default")
-
 COMPLETION_TOKENS = 16
 """What OpenAI's completions route, and vLLM's, generate when max_tokens is absent."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrustedHeaders:
-    """Headers that the operator's own front sets; None: nobody is believed. Names in lower case.
-
-    `tenant` names the header with the tenant; `service_class` the one with the class of service, by name.
-    """
-
-    tenant: str | None = None
-    service_class: str | None = None
-    classes: tuple[ServiceClass, ...] = (INTERACTIVE, BATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +47,34 @@ class RequestParser:
         models: Iterable[ServedModel],
         lengths: OutputLengths,
         counters: GatewayCounters,
-        trusted: TrustedHeaders | None = None,
         matching: Matching | None = None,
         trust: TrustGroups | None = None,
     ) -> None:
         self.models = {model.id: model for model in models}
         self._lengths = lengths
         self._prompts = PromptReader(counters, matching or Matching())
-        self._trusted = trusted or TrustedHeaders()
         self._trust = trust or TrustGroups()
-        self._classes = {service.name: service for service in self._trusted.classes}
 
-    def chat(self, request_id: RequestId, body: bytes, headers: Mapping[bytes, bytes]) -> ParsedRequest:
-        """A body of `/v1/chat/completions`. `headers` have lower-case names."""
+    def chat(self, request_id: RequestId, body: bytes, caller: Caller) -> ParsedRequest:
+        """A body of `/v1/chat/completions`."""
         decoded = decode_chat(body)
-        model = self._model(decoded.model)
-        tenant, salt = self._trust_of(decoded, headers)
+        model = self._model(decoded.model, caller)
+        salt = self._salt(decoded, caller)
         prompt = self._prompts.chat(decoded, model, _extra_keys(salt))
         limit = decoded.max_completion_tokens or decoded.max_tokens
-        request = self._request(request_id, decoded, model, prompt, limit, "messages", headers, tenant, splittable=True)
+        request = self._request(request_id, decoded, model, prompt, limit, "messages", caller, splittable=True)
         return self._parsed(request, decoded, prompt, salt, chat=True)
 
-    def completion(self, request_id: RequestId, body: bytes, headers: Mapping[bytes, bytes]) -> ParsedRequest:
+    def completion(self, request_id: RequestId, body: bytes, caller: Caller) -> ParsedRequest:
         """A body of `/v1/completions`."""
         decoded = decode_completion(body)
-        model = self._model(decoded.model)
+        model = self._model(decoded.model, caller)
         prompts = decode_prompts(decoded.prompt)
-        tenant, salt = self._trust_of(decoded, headers)
+        salt = self._salt(decoded, caller)
         prompt = self._prompts.completion(decoded, prompts, model, _extra_keys(salt))
         splittable = len(prompts) == 1
         limit = COMPLETION_TOKENS if decoded.max_tokens is None else decoded.max_tokens
-        request = self._request(
-            request_id, decoded, model, prompt, limit, "prompt", headers, tenant, splittable=splittable
-        )
+        request = self._request(request_id, decoded, model, prompt, limit, "prompt", caller, splittable=splittable)
         return self._parsed(request, decoded, prompt, salt, chat=False)
 
     def _parsed(
@@ -101,20 +83,21 @@ class RequestParser:
         sent = salt if self._trust.several else None
         return ParsedRequest(request, chat, _includes_usage(body), prompt.kind, sent)
 
-    def _trust_of(self, body: CommonBody, headers: Mapping[bytes, bytes]) -> tuple[TenantId, str | None]:
-        """Who sends, and the salt that keeps its prompts apart from those of others."""
+    def _salt(self, body: CommonBody, caller: Caller) -> str | None:
+        """What keeps the caller's prompts apart from those of others."""
         if body.cache_salt == "":
             raise ApiError(400, "cache_salt must not be empty", param="cache_salt")
-        tenant = self._tenant(headers)
-        return tenant, self._trust.salt(tenant, body.cache_salt)
+        return self._trust.salt(caller.tenant, body.cache_salt)
 
-    def _model(self, name: str) -> ServedModel:
+    def _model(self, name: str, caller: Caller) -> ServedModel:
         model = self.models.get(ModelId(name))
         if model is None:
-            known = ", ".join(self.models)
+            known = ", ".join(model for model in self.models if caller.may_use(model))
             raise ApiError(
                 404, f"The model `{name}` does not exist. Served: {known}.", param="model", code="model_not_found"
             )
+        if not caller.may_use(model.id):
+            raise ApiError(403, f"This API key may not use the model `{name}`.", param="model", code="model_forbidden")
         return model
 
     def _request(
@@ -125,8 +108,7 @@ class RequestParser:
         prompt: ReadPrompt,
         max_tokens: int | None,
         prompt_field: str,
-        headers: Mapping[bytes, bytes],
-        tenant: TenantId,
+        caller: Caller,
         *,
         splittable: bool,
     ) -> Request:
@@ -145,8 +127,8 @@ class RequestParser:
         return Request(
             id=request_id,
             model=model.id,
-            tenant=tenant,
-            service=self._service(headers),
+            tenant=caller.tenant,
+            service=caller.service,
             prompt_tokens=prompt.tokens,
             block_tokens=model.block_tokens,
             block_hashes=prompt.hashes,
@@ -157,22 +139,6 @@ class RequestParser:
             exact=prompt.exact,
             inferred_only=prompt.by_text,
         )
-
-    def _tenant(self, headers: Mapping[bytes, bytes]) -> TenantId:
-        name = self._trusted.tenant
-        value = headers.get(name.encode()) if name else None
-        return TenantId(value.decode("latin-1")) if value else DEFAULT_TENANT
-
-    def _service(self, headers: Mapping[bytes, bytes]) -> ServiceClass:
-        header = self._trusted.service_class
-        value = headers.get(header.encode()) if header else None
-        if not value:
-            return INTERACTIVE
-        service = self._classes.get(value.decode("latin-1"))
-        if service is None:
-            known = ", ".join(self._classes)
-            raise ApiError(400, f"unknown class of service {value.decode('latin-1')!r}; known: {known}", param=header)
-        return service
 
 
 def _extra_keys(salt: str | None) -> tuple[bytes, ...]:

@@ -17,6 +17,7 @@ from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.drift import PromptCounts
 from vicinal.gateway.engine_ids import EngineIds
 from vicinal.gateway.exchange import Exchange
+from vicinal.gateway.forwarding import Forwarding
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.link import CoreLink, RelayEffect
 from vicinal.gateway.parse import ParsedRequest
@@ -24,7 +25,6 @@ from vicinal.gateway.responder import Responder
 from vicinal.gateway.upstream import UpstreamPool
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-_FORWARDED = (b"authorization", b"traceparent", b"tracestate")
 
 
 class Relay:
@@ -37,6 +37,7 @@ class Relay:
         counters: GatewayCounters,
         lengths: OutputLengths,
         limits: Limits,
+        forwarding: Forwarding | None = None,
     ) -> None:
         self.directory = directory
         self.pool = pool
@@ -44,6 +45,7 @@ class Relay:
         self.counters = counters
         self.lengths = lengths
         self.limits = limits
+        self.forwarding = forwarding or Forwarding()
         self.prompt_counts = PromptCounts(counters)
         self._link: CoreLink | None = None
         self._exchanges: dict[RequestId, Exchange] = {}
@@ -80,8 +82,7 @@ class Relay:
         """Take a parsed request in and tell the core of it. Engines get its body with the salt of its trust group."""
         if parsed.salt is not None:
             body = spliced(body, {"cache_salt": msgspec.json.encode(parsed.salt)})
-        forwarded = b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _FORWARDED if name in headers)
-        exchange = Exchange(self, parsed, body, path, forwarded, responder)
+        exchange = Exchange(self, parsed, body, path, self.forwarding.lines(headers), responder)
         responder.listener = exchange
         self._exchanges[exchange.id] = exchange
         self.link.post(RequestArrived(parsed.request))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from vicinal.domain.ids import RequestId
+from vicinal.gateway.access import Access
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError, error_body
 from vicinal.gateway.http_message import JSON, HttpRequest
@@ -13,36 +14,35 @@ from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.relay import Relay
 from vicinal.gateway.responder import Responder
 
-_EXPOSITION = b"text/plain; version=0.0.4; charset=utf-8"
+_BEARER = b"WWW-Authenticate: Bearer\r\n"
 
 Answerer = Callable[[HttpRequest, Responder], None]
 
 
 class Routes:
-    """The hot routes go to the relay; the others answer from memory. `exposition` gives the metrics' text, `unready`
-    why no request should come now, "" while they may."""
+    """The hot routes go to the relay; the others answer from memory. All but `/health` are for those whom `access`
+    knows. `unready` says why no request should come now, "" while they may."""
 
     def __init__(
         self,
         relay: Relay,
         parser: RequestParser,
         counters: GatewayCounters,
-        exposition: Callable[[], bytes],
+        access: Access,
         unready: Callable[[], str],
         started_unix_s: int,
     ) -> None:
         self._relay = relay
         self._parser = parser
         self._counters = counters
-        self._exposition = exposition
+        self._access = access
         self._unready = unready
-        self._models = _model_list(list(parser.models.values()), started_unix_s)
+        self._started_unix_s = started_unix_s
         self._routes: dict[bytes, tuple[bytes, Answerer]] = {
             b"/v1/chat/completions": (b"POST", self._complete),
             b"/v1/completions": (b"POST", self._complete),
             b"/v1/models": (b"GET", self._list_models),
             b"/health": (b"GET", self._health),
-            b"/metrics": (b"GET", self._metrics),
         }
 
     def handle(self, request: HttpRequest, responder: Responder) -> None:
@@ -63,14 +63,21 @@ class Routes:
         request_id = self._relay.name(request.headers)
         parse = self._parser.chat if request.path == b"/v1/chat/completions" else self._parser.completion
         try:
-            parsed = parse(request_id, request.body, request.headers)
+            parsed = parse(request_id, request.body, self._access.caller(request))
         except ApiError as error:
+            self._counters.models_forbidden += error.status == 403
             self._refuse(responder, error, _id_line(request_id))
             return
         self._relay.submit(parsed, request.body, request.path, request.headers, responder)
 
-    def _list_models(self, _request: HttpRequest, responder: Responder) -> None:
-        responder.respond(200, JSON, self._models)
+    def _list_models(self, request: HttpRequest, responder: Responder) -> None:
+        try:
+            caller = self._access.caller(request)
+        except ApiError as error:
+            self._refuse(responder, error)
+            return
+        models = [model for model in self._parser.models.values() if caller.may_use(model.id)]
+        responder.respond(200, JSON, _model_list(models, self._started_unix_s))
 
     def _health(self, _request: HttpRequest, responder: Responder) -> None:
         if reason := self._unready():
@@ -78,13 +85,10 @@ class Routes:
         else:
             responder.respond(200, JSON, b'{"status":"ok"}')
 
-    def _metrics(self, _request: HttpRequest, responder: Responder) -> None:
-        responder.respond(200, _EXPOSITION, self._exposition())
-
     def _refuse(self, responder: Responder, error: ApiError, extra: bytes = b"") -> None:
         self._counters.refused += 1
         body = error_body(error.status, error.message, param=error.param, code=error.code)
-        responder.respond(error.status, JSON, body, extra)
+        responder.respond(error.status, JSON, body, extra + _BEARER if error.status == 401 else extra)
 
 
 def _id_line(request_id: RequestId) -> bytes:

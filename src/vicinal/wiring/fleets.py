@@ -127,7 +127,6 @@ class FleetSources:
     async def _ask(self, life: str, entry: Entry) -> None:
         """Scrape an engine that has no place in the fleet yet."""
         (endpoint,) = endpoints(replace(self._config, endpoint=(entry,)))
-        assert self._session is not None
 
         def heard(event: Event) -> None:
             if not isinstance(event, EndpointReported):
@@ -143,7 +142,7 @@ class FleetSources:
 
         every_s = scrape_s(self._config.scheduler.heartbeat_s, 1.0)
         scraper = MetricScraper(
-            endpoint, heard, lambda: 0.0, every_s, self._jitter, self._session, timeout_s=max(1.0, every_s)
+            endpoint, heard, lambda: 0.0, every_s, self._jitter, self._live.session, timeout_s=max(1.0, every_s)
         )
         self._asked[life] = scraper
         await scraper.start()

@@ -28,6 +28,7 @@ from vicinal.gateway.tokencheck import TokenCheck
 from vicinal.observe.metrics import Metrics
 from vicinal.observe.records import DecisionLog
 from vicinal.wire.capture import VERSION, CaptureHeader, CaptureWriter
+from vicinal.wiring.access import AccessRenewal, admin_ring, open_doors
 from vicinal.wiring.core import check, make_scheduler
 from vicinal.wiring.served import check_models, check_salts, limits, served
 from vicinal.wiring.shown import shown_groups, shown_state
@@ -52,7 +53,10 @@ class Listeners:
 
 
 class LiveSystem:
-    """Made inside a running event loop. `start` raises what names the cause: a port in use, an unknown policy."""
+    """Made inside a running event loop. `start` raises what names the cause: a port in use, an unknown policy.
+
+    `session` is for asking engines; `access` reads the files of keys again.
+    """
 
     def __init__(
         self,
@@ -82,7 +86,7 @@ class LiveSystem:
             self._capture = CaptureWriter(capture, header)
         serves = served(config, self.fleet)
         (self._model,) = serves.models
-        self.gateway = Gateway(serves, limits(config), self._exposition, self._unready)
+        self.gateway = Gateway(serves, limits(config), self._unready)
         self.driver = CoreDriver(
             self.scheduler,
             clock,
@@ -107,19 +111,28 @@ class LiveSystem:
             lambda: self.scheduler.state.engine_blocks.counts,
         )
         self._admin = AdminServer(
-            self._exposition, self.state, self.groups, self.gateway.copier, self.gateway.limits.body_bytes
+            self._exposition,
+            self.state,
+            self.groups,
+            self.gateway.copier,
+            self.gateway.limits.body_bytes,
+            self.gateway.access.operator,
+            admin_ring(config),
         )
+        self.access = AccessRenewal(config, self.gateway.access, self._admin)
         self._port = config.server.port
         self._admin_port = config.server.admin_port
         self._changing = asyncio.Lock()
         # No limit: engines that are silent would hold all connections and keep the scrapes of the others waiting.
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self.session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), headers=serves.forwarding.headers()
+        )
         self.followers = Followers(
             self._heard,
             clock.now,
             self._scrape_s,
             np.random.default_rng(config.scheduler.seed),
-            self._session,
+            self.session,
             self.metrics.follow,
         )
         self._token_check: TokenCheck | None = None
@@ -127,12 +140,14 @@ class LiveSystem:
     async def start(self) -> int:
         """Listen and follow the engines. Returns the API's port."""
         server = self._config.server
+        for words in open_doors(self._config):
+            log.warning("%s", words)
         port = self._port = await self.gateway.start(server.host, server.port)
         self._admin_port = await self._admin.start(server.admin_host, server.admin_port)
         self.driver.post(TopologyChanged(self.fleet))
         await self.followers.join(self.fleet)
         if self._model.tokenizer is not None:
-            asking = self._token_check = TokenCheck(self._model, self.gateway.matching, self._session, self._warned)
+            asking = self._token_check = TokenCheck(self._model, self.gateway.matching, self.session, self._warned)
             self.gateway.relay.prompt_counts.drifted = asking.drifted
             self.metrics.count("token_check_events", "Engines asked how they tokenise", lambda: asking.counts)
             await asking.start(self.fleet)
@@ -154,7 +169,7 @@ class LiveSystem:
             if self._token_check is not None:
                 await self._token_check.stop()
             await self.followers.stop()
-            await self._session.close()
+            await self.session.close()
         await self._admin.stop()
         self.record.close()
         if self._capture is not None:

@@ -6,12 +6,14 @@ from vicinal.config.problems import ConfigError, Problem
 from vicinal.domain.capabilities import CAPABILITIES
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import ModelId
+from vicinal.gateway.access import TrustedHeaders
 from vicinal.gateway.app import Served
+from vicinal.gateway.caller import DEFAULT_TENANT
 from vicinal.gateway.limits import Limits
-from vicinal.gateway.parse import DEFAULT_TENANT, TrustedHeaders
 from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.trust import TrustGroups
 from vicinal.tokenizer.tokenizer import Tokenizer
+from vicinal.wiring.access import client_ring, forwarding
 
 
 def check_models(config: Config) -> None:
@@ -23,7 +25,7 @@ def check_models(config: Config) -> None:
 
 
 def served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
-    """Raises ConfigError like `check_models`, and what reading the tokenizer raises."""
+    """Raises ConfigError like `check_models` and for files of keys, and what reading the tokenizer raises."""
     check_models(config)
     folder = tokenizer_folder(config)
     model = ServedModel(
@@ -39,7 +41,7 @@ def served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
         classes=services(config),
     )
     trust = TrustGroups(group_of_tenant(config), config.server.isolate_tenants, DEFAULT_TENANT)
-    return Served((model,), fleet, trusted, trust)
+    return Served((model,), fleet, trusted, trust, client_ring(config), forwarding(config))
 
 
 def check_salts(config: Config, fleet: tuple[Endpoint, ...]) -> None:

@@ -1,0 +1,68 @@
+"""Who is asking: a key says it, or a header, where whoever sends it is trusted with that."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from vicinal.domain.ids import TenantId
+from vicinal.domain.request import BATCH, INTERACTIVE, ServiceClass
+from vicinal.gateway.caller import ANYBODY, Caller
+from vicinal.gateway.counters import GatewayCounters
+from vicinal.gateway.errors import ApiError
+from vicinal.gateway.forwarding import AUTHORIZATION
+from vicinal.gateway.http_message import HttpRequest
+from vicinal.gateway.keys import KeyRing
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedHeaders:
+    """Headers that the operator's own front sets; None: nobody is believed. Names in lower case.
+
+    `tenant` names the header with the tenant; `service_class` the one with the class of service, by name.
+    """
+
+    tenant: str | None = None
+    service_class: str | None = None
+    classes: tuple[ServiceClass, ...] = (INTERACTIVE, BATCH)
+
+
+class Access:
+    """`keys` may be replaced at any time; None: nobody needs one, and all are the default tenant."""
+
+    def __init__(self, trusted: TrustedHeaders, keys: KeyRing | None, counters: GatewayCounters) -> None:
+        self.keys = keys
+        self._trusted = trusted
+        self._tenant = None if trusted.tenant is None else trusted.tenant.encode()
+        self._service = None if trusted.service_class is None else trusted.service_class.encode()
+        self._classes = {service.name: service for service in trusted.classes}
+        self._counters = counters
+
+    def caller(self, request: HttpRequest) -> Caller:
+        """Who sent `request`. Raises ApiError: 401 without a key that is known, 400 for an unknown class of service."""
+        caller = ANYBODY
+        if self.keys is not None:
+            try:
+                caller = self.keys.caller(request.headers.get(AUTHORIZATION))
+            except ApiError:
+                self._counters.keys_refused += 1
+                raise
+        return self._told(caller, request.headers)
+
+    def operator(self, headers: Mapping[bytes, bytes]) -> Caller:
+        """On whose behalf an operator asks. Raises ApiError 400 for an unknown class of service."""
+        return self._told(ANYBODY, headers)
+
+    def _told(self, caller: Caller, headers: Mapping[bytes, bytes]) -> Caller:
+        """`caller`, as its headers have it."""
+        if self._tenant is not None and (tenant := headers.get(self._tenant)):
+            caller = replace(caller, tenant=TenantId(tenant.decode("latin-1")))
+        if self._service is not None and (name := headers.get(self._service)):
+            caller = replace(caller, service=self._class_of(name.decode("latin-1")))
+        return caller
+
+    def _class_of(self, name: str) -> ServiceClass:
+        service = self._classes.get(name)
+        if service is None:
+            known = ", ".join(self._classes)
+            message = f"unknown class of service {name[:100]!r}; known: {known}"
+            raise ApiError(400, message, param=self._trusted.service_class)
+        return service

@@ -1,0 +1,34 @@
+"""What of a client's headers engines get, with and without keys."""
+
+import pytest
+
+from vicinal.domain.events import PrefillDone
+from vicinal.gateway.caller import Caller
+from vicinal.gateway.forwarding import Forwarding
+from vicinal.gateway.keys import HashedKey, KeyRing, hash_of, new_key
+
+BODY = {"model": "m", "prompt": [1, 2, 3, 4, 5], "max_tokens": 4}
+WHOLE = {"choices": [{"text": "Hi"}], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
+
+
+@pytest.mark.mission("B10")
+@pytest.mark.parametrize("engine_key", ["", "e-secret"])
+async def test_a_key_of_the_gateways_reaches_no_engine(world, kit, engine_key) -> None:
+    async def answer(seen, reply) -> None:
+        await reply.json(kit.prefill_answer() if b"do_remote_decode" in seen.raw else WHOLE)
+
+    name, key = new_key()
+    ring = KeyRing([HashedKey(name, bytes.fromhex(hash_of(key)), Caller("acme"))])
+    engines = [await world.engine("p", answer), await world.engine("d", answer)]
+    kit.hands_off(world.scheduler)
+    await world.start(keys=ring, forwarding=Forwarding(clients_own=False, engine_key=engine_key))
+    assert (await world.ask(BODY)).status == 401
+    response = await world.ask(BODY, headers=f"Authorization: Bearer {key}\r\ntraceparent: t\r\n")
+    assert response.status == 200
+    await world.scheduler.saw(PrefillDone)
+    assert world.scheduler.events[0].request.tenant == "acme"
+    for engine in engines:
+        (seen,) = engine.seen
+        assert seen.headers.get("authorization") == (f"Bearer {engine_key}" if engine_key else None)
+        assert seen.headers["traceparent"] == "t"
+        assert key not in str(seen.headers)
