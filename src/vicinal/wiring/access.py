@@ -108,8 +108,9 @@ class AccessRenewal:
         self._access.keys = clients
         if self._admin is not None:
             self._admin.keys = operators
-        counts = [f"{len(ring)} of {whose}" for ring, whose in ((clients, "clients"), (operators, "operators")) if ring]
-        log.warning("keys were read again: %s", ", ".join(counts) or "there are none")
+        rings = (("clients", clients), ("operators", operators))
+        said = ", ".join(f"{len(ring)} of {whose}" for whose, ring in rings if ring is not None)
+        log.warning("keys were read again: %s", said or "none are asked for")
 
 
 def _unix_s(day: datetime.date | None) -> float:
