@@ -7,6 +7,8 @@ import pytest
 from tests.builders import racks, request
 from tests.scheduler.play import Play, every, idle, kinds, only
 from vicinal.domain.effects import Cancel, Dispatch, RecordObservation
+from vicinal.domain.events import RelayLost
+from vicinal.domain.ids import RequestId
 from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Leg
 from vicinal.scheduler.states import State
@@ -70,6 +72,26 @@ def test_leaving_cancels_the_attempt_and_releases_everything(
     assert only(RecordObservation, effects).observation.ending == Ending.CANCELLED
     assert idle(play)
     assert play.gone("a") == []
+
+
+@pytest.mark.mission("B11")
+@pytest.mark.parametrize("reach", [prefilling, prefill_ended_it, transferring, decoding, whole, second_attempt])
+def test_a_relay_that_dies_orphans_its_request_and_releases_everything(reach: Callable[[Play], None]) -> None:
+    play = Play()
+    reach(play)
+    effects = play.feed(RelayLost(RequestId("a")), 0.1)
+    assert kinds(effects) == ["RecordObservation"], "nobody is there to be answered, nor to cancel anything"
+    assert only(RecordObservation, effects).observation.ending == Ending.ORPHANED
+    assert idle(play)
+    assert play.feed(RelayLost(RequestId("a"))) == []
+
+
+def test_a_held_request_whose_relay_died_lets_the_next_move_up() -> None:
+    play = Play(racks(1, 1, 1, sequences_max=1))
+    for name in ("a", "b"):
+        play.arrive(request(name))
+    effects = play.feed(RelayLost(RequestId("a")), 1.0)
+    assert only(Dispatch, effects).request_id == "b"
 
 
 def test_leaving_the_queue_lets_the_next_move_up() -> None:

@@ -4,13 +4,16 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
+import msgspec
 import uvloop
+from msgspec import Struct
 
 T = TypeVar("T")
 
@@ -40,8 +43,11 @@ def _allow_open_files() -> None:
 
 
 @contextlib.contextmanager
-def stop_on_signal() -> Iterator[asyncio.Event]:
-    """An event that SIGINT and SIGTERM set, so that what runs can end in order. A second one cancels the caller."""
+def stop_on_signal(*, until_input_ends: bool = False) -> Iterator[asyncio.Event]:
+    """An event that SIGINT and SIGTERM set, so that what runs can end in order. A second one cancels the caller.
+
+    With `until_input_ends`, the end of our input sets it too: it is a pipe whose other end is whoever started us.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     caller = asyncio.current_task()
@@ -54,8 +60,24 @@ def stop_on_signal() -> Iterator[asyncio.Event]:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, signalled)
+
+    def heard() -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            loop.remove_reader(sys.stdin.fileno())
+            stop.set()
+
+    if until_input_ends:
+        loop.add_reader(sys.stdin.fileno(), heard)
     try:
         yield stop
     finally:
+        if until_input_ends:
+            loop.remove_reader(sys.stdin.fileno())
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+def say_ready(ready: Struct) -> None:
+    """Tell whoever started us, with one line of JSON, that we serve."""
+    sys.stdout.buffer.write(msgspec.json.encode(ready) + b"\n")
+    sys.stdout.flush()

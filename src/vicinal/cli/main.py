@@ -14,6 +14,8 @@ app = App(
 )
 for command in ("up", "serve", "engine", "simulate", "compare", "scenario", "explain", "bench", "key"):
     app.command(f"vicinal.cli.{command}:{command}", name=command)
+for part in ("core", "relay"):  # of `serve --relays`, which starts them: nobody else's business
+    app.command(f"vicinal.cli.{part}:{part}", name=part, show=False)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from vicinal.cli.loop import run, stop_on_signal
 from vicinal.clock import ModelClock
@@ -15,6 +15,7 @@ from vicinal.config.load import load
 from vicinal.wiring.access import access_files
 from vicinal.wiring.fleets import FleetSources
 from vicinal.wiring.live import LiveSystem
+from vicinal.wiring.processes import Processes
 from vicinal.wiring.reloading import ConfigWatch
 from vicinal.wiring.watching import FileWatch
 
@@ -25,6 +26,13 @@ def serve(
     capture: Annotated[
         Path | None, Parameter(help="Write the exact log of events, alarms and seeds to this file.")
     ] = None,
+    relays: Annotated[
+        int | None,
+        Parameter(
+            help="Carry requests in this many processes beside the scheduler's; 0: all in one. [server.relays]",
+            validator=validators.Number(gte=0, lte=256),
+        ),
+    ] = None,
 ) -> None:
     """Serve an OpenAI-compatible API in front of LLM engines, and decide for each request where it runs.
 
@@ -33,9 +41,17 @@ def serve(
     told. A file that is wrong changes nothing. With a [kubernetes] section, pods are endpoints too, and come and go
     (docs/discovery.md).
 
+    One process uses one core of the machine. With --relays N, N processes parse, tokenise and carry bytes, and one
+    decides; each is started again if it ends (docs/processes.md).
+
     SIGTERM or SIGINT lets answers under way finish; a second one does not.
     """
-    run(_serve(config, load(config, os.environ), capture))
+    loaded = load(config, os.environ)
+    count = loaded.server.relays if relays is None else relays
+    if count:
+        run(_serve_apart(config, loaded, count, capture))
+    else:
+        run(_serve(config, loaded, capture))
 
 
 async def _serve(path: Path, config: Config, capture: Path | None) -> None:
@@ -63,3 +79,17 @@ async def _serve(path: Path, config: Config, capture: Path | None) -> None:
             await keys.stop()
             await sources.stop()
             await live.stop()
+
+
+async def _serve_apart(path: Path, config: Config, relays: int, capture: Path | None) -> None:
+    processes = Processes(path, config, relays, capture)
+    with stop_on_signal() as stop:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, processes.ask_reload)
+        try:
+            await processes.start()
+            engines = processes.core_ready.engines
+            print(f"{config.model.name} at {processes.api_url}, {engines} engines, {relays} relays", flush=True)
+            print(f"metrics and state at {processes.core_ready.url}", flush=True)
+            await stop.wait()
+        finally:
+            await processes.stop()

@@ -37,6 +37,13 @@ class Server(Struct, frozen=True, kw_only=True):
     engine_silence_s: Annotated[
         Seconds, Meta(description="An engine that sends nothing for this long during a request has failed it.")
     ] = 300.0
+    relays: Annotated[
+        int,
+        Meta(ge=0, description="Processes that carry requests beside the scheduler's; 0: all in one (processes.md)."),
+    ] = 0
+    core_wait_s: Annotated[
+        Seconds, Meta(description="While the scheduler's process restarts, relays hold new requests for so long.")
+    ] = 10.0
     trust_tenant_header: Annotated[
         bool,
         Meta(

@@ -70,6 +70,12 @@ class ClientGone(Struct, frozen=True):
     request_id: RequestId
 
 
+class RelayLost(Struct, frozen=True):
+    """The relay that carried the request is gone, and with it its client and all that was under way for it."""
+
+    request_id: RequestId
+
+
 class BlocksStored(Struct, frozen=True):
     """An engine holds new blocks in one of its tiers. All lists are per block.
 
@@ -139,6 +145,7 @@ Event = (
     | RequestFinished
     | LegFailed
     | ClientGone
+    | RelayLost
     | BlocksStored
     | BlocksRemoved
     | BlocksCleared

@@ -14,6 +14,7 @@ class Ending(StrEnum):
     UNKNOWN_MODEL = "unknown_model"
     TOO_LONG = "too_long"
     NO_ENDPOINT = "no_endpoint"
+    NO_CORE = "no_core"
     QUEUE_FULL = "queue_full"
     WAITED_TOO_LONG = "waited_too_long"
     ENGINE_FAILED = "engine_failed"
@@ -37,6 +38,7 @@ _STATUS = {
     Ending.UNKNOWN_MODEL: 404,
     Ending.TOO_LONG: 400,
     Ending.NO_ENDPOINT: 503,
+    Ending.NO_CORE: 503,
     Ending.QUEUE_FULL: 429,
     Ending.WAITED_TOO_LONG: 503,
     Ending.ENGINE_FAILED: 502,

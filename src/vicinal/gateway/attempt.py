@@ -51,6 +51,10 @@ class AttemptLegs:
         self._met: Target | None = None
         self._waits: tuple[HeldLeg, Target] | None = None
 
+    def rename(self, request_id: RequestId) -> None:
+        """Engines will know the request by this id."""
+        self._id = request_id
+
     def dispatch(self, effect: Dispatch, streamed: bool) -> None:
         """Send a leg to its endpoint; the client wants its answer `streamed`."""
         if not self._joins(effect):

@@ -10,6 +10,7 @@ Where the hand-off is concurrent the core dispatches both legs at once: the pref
 decode leg uses that, and the client reads the decode leg while the prefill leg may still be under way.
 """
 
+from dataclasses import replace
 from typing import Protocol
 
 from vicinal.cluster.output_lengths import OutputLengths
@@ -18,6 +19,7 @@ from vicinal.domain.events import ClientGone, FirstToken, LegFailed, PrefillDone
 from vicinal.domain.ids import RequestId
 from vicinal.domain.outcome import Outcome
 from vicinal.domain.plan import Leg
+from vicinal.domain.request import Request
 from vicinal.engines.answers import Usage, whole_usage
 from vicinal.engines.errors import EngineError
 from vicinal.gateway.as_stream import as_stream
@@ -76,6 +78,14 @@ class Exchange:
     def dispatch(self, effect: Dispatch) -> None:
         """Send a leg to its endpoint."""
         self._legs.dispatch(effect, self._parsed.request.streamed)
+
+    def rename(self, request_id: RequestId) -> Request:
+        """The request under another id, while no leg is under way."""
+        request = replace(self._parsed.request, id=request_id)
+        self._parsed = replace(self._parsed, request=request)
+        self._legs.rename(request_id)
+        self.id = request_id
+        return request
 
     def cancel(self, attempt: int) -> None:
         """Abandon the legs of `attempt`, if they are the ones under way."""

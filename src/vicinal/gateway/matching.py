@@ -29,6 +29,15 @@ class Matching:
         """True when that is news."""
         return self._by_text.pop((model, kind), None) is not None
 
+    @property
+    def by_text(self) -> Mapping[tuple[ModelId, PromptKind], str]:
+        """What is matched by text, and why."""
+        return self._by_text
+
+    def replace(self, by_text: Mapping[tuple[ModelId, PromptKind], str]) -> None:
+        """Exactly these are matched by text."""
+        self._by_text = dict(by_text)
+
     def state(self, model: ModelId) -> Mapping[str, str]:
         """Per kind "tokens", or "text" with the reason."""
         return {

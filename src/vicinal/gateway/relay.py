@@ -11,6 +11,7 @@ from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.effects import Answer, Cancel, Dispatch
 from vicinal.domain.events import RequestArrived
 from vicinal.domain.ids import RequestId
+from vicinal.domain.request import Request
 from vicinal.engines.splicing import spliced
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import EndpointDirectory
@@ -74,7 +75,7 @@ class Relay:
             request_id = RequestId(given.decode())
             if request_id not in self._exchanges:
                 return request_id
-        return RequestId(f"{self._prefix}-{next(self._numbers):x}")
+        return self._new_id()
 
     def submit(
         self, parsed: ParsedRequest, body: bytes, path: bytes, headers: Mapping[bytes, bytes], responder: Responder
@@ -86,6 +87,15 @@ class Relay:
         responder.listener = exchange
         self._exchanges[exchange.id] = exchange
         self.link.post(RequestArrived(parsed.request))
+
+    def rename(self, request_id: RequestId) -> Request | None:
+        """Give a request of which no leg is under way a new id; None when it is over."""
+        exchange = self._exchanges.pop(request_id, None)
+        if exchange is None:
+            return None
+        renamed = exchange.rename(self._new_id())
+        self._exchanges[renamed.id] = exchange
+        return renamed
 
     def perform(self, effect: RelayEffect) -> None:
         """Carry out an effect. For a request that is over it is void: its client left, or it is answered."""
@@ -106,3 +116,6 @@ class Relay:
 
     def forget(self, request_id: RequestId) -> None:
         self._exchanges.pop(request_id, None)
+
+    def _new_id(self) -> RequestId:
+        return RequestId(f"{self._prefix}-{next(self._numbers):x}")

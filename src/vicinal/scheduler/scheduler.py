@@ -26,6 +26,7 @@ from vicinal.domain.events import (
     FirstToken,
     LegFailed,
     PrefillDone,
+    RelayLost,
     RequestArrived,
     RequestFinished,
     TopologyChanged,
@@ -48,6 +49,9 @@ from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.scheduler.states import Move
 from vicinal.scheduler.tracked import Tracked
 from vicinal.scheduler.unseen import UnseenTokens
+
+_UNANSWERED = (Ending.DONE, Ending.CANCELLED, Ending.ORPHANED)
+"""A request that ended so is not answered by the core: it has its answer, or nobody is there to read one."""
 
 
 class Scheduler:
@@ -97,6 +101,8 @@ class Scheduler:
                 return self._progress(tracked, event, now)
             case ClientGone(request_id):
                 return self._client_gone(request_id, now)
+            case RelayLost(request_id):
+                return self._orphaned(request_id, now)
             case EndpointUnreachable(endpoint, reason):
                 words = f"{endpoint} does not answer ({reason}); it takes no new work until it reports again"
                 return [Warn("unreachable", endpoint, words)] if self.state.lose(endpoint, now) else []
@@ -302,6 +308,12 @@ class Scheduler:
         ended = self._end(tracked, Move.CANCEL, Outcome(Ending.CANCELLED, "the client went away"), None, now)
         return [Cancel(request_id, attempt), *ended]
 
+    def _orphaned(self, request_id: RequestId, now: float) -> list[Effect]:
+        tracked = self.requests.get(request_id)
+        if tracked is None:
+            return []
+        return self._end(tracked, Move.ORPHAN, Outcome(Ending.ORPHANED, "its relay is gone"), None, now)
+
     def _hold(self, tracked: Tracked, now: float) -> list[Effect]:
         if self.holding.full:
             outcome = Outcome(
@@ -357,7 +369,7 @@ class Scheduler:
         self.reservations.release(tracked, now)
         del self.requests[tracked.id]
         effects: list[Effect] = []
-        if outcome.ending not in (Ending.DONE, Ending.CANCELLED):
+        if outcome.ending not in _UNANSWERED:
             effects.append(Answer(tracked.id, outcome))
         effects.append(RecordObservation(observation(tracked, outcome, output_tokens, now)))
         return effects

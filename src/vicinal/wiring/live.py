@@ -19,6 +19,7 @@ from vicinal.domain.decision import Decision, Observation
 from vicinal.domain.effects import Warn
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import EndpointReported, Event, TopologyChanged
+from vicinal.domain.ids import RequestId
 from vicinal.gateway.admin import AdminServer
 from vicinal.gateway.app import Gateway
 from vicinal.gateway.directory import EndpointDirectory
@@ -30,10 +31,17 @@ from vicinal.observe.records import DecisionLog
 from vicinal.wire.capture import VERSION, CaptureHeader, CaptureWriter
 from vicinal.wiring.access import AccessRenewal, admin_ring, open_doors
 from vicinal.wiring.core import check, make_scheduler
+from vicinal.wiring.fronts import Core, Front, HereFront
 from vicinal.wiring.served import check_models, check_salts, limits, served
 from vicinal.wiring.shown import shown_groups, shown_state
 
 log = logging.getLogger("vicinal")
+
+_DATA_PATH = {
+    "gateway_events": "What the data path met",
+    "relay_events": "What the links between core and relays met",
+}
+"""What the data path counts, wherever it runs."""
 
 SCRAPE_WALL_S_MIN = 1.0
 """A scrape costs the engine something: at most one a second, however fast model time runs."""
@@ -64,9 +72,10 @@ class LiveSystem:
         clock: ModelClock,
         capture: Path | None = None,
         listeners: Listeners | None = None,
+        front: Callable[[Core], Front] = HereFront,
     ) -> None:
         check(config)
-        self._config = config
+        self.config = config
         self._clock = clock
         self._listeners = listeners or Listeners()
         self.fleet: tuple[Endpoint, ...] = endpoints(config)
@@ -86,22 +95,24 @@ class LiveSystem:
             self._capture = CaptureWriter(capture, header)
         serves = served(config, self.fleet)
         (self._model,) = serves.models
-        self.gateway = Gateway(serves, limits(config), self._unready)
+        self.gateway = Gateway(serves, limits(config), self.unready)
         self.driver = CoreDriver(
             self.scheduler,
             clock,
             asyncio.get_running_loop(),
-            self.gateway.perform,
+            lambda effect: self._front.perform(effect),
             record=self._decided,
             observe=self._observed,
             warn=self._warned,
             capture=None if self._capture is None else self._captured,
         )
         self.gateway.connect(self.driver)
+        self._front = front(self)
         self.metrics.count(
             "prefix_second_looks", "Reuse that was unexplained at first", lambda: self.scheduler.selfcheck.counts
         )
-        self.metrics.count("gateway_events", "What the data path met", lambda: self.gateway.counts()["gateway_events"])
+        for name, text in _DATA_PATH.items():
+            self.metrics.count(name, text, lambda name=name: self._front.counts().get(name, {}))  # type: ignore[misc]
         self.metrics.count(
             "http_refusals", "Client connections and requests refused", lambda: self.gateway.counts()["http_refusals"]
         )
@@ -121,7 +132,7 @@ class LiveSystem:
         )
         self.access = AccessRenewal(config, self.gateway.access, self._admin)
         self._port = config.server.port
-        self._admin_port = config.server.admin_port
+        self.admin_port = config.server.admin_port
         self._changing = asyncio.Lock()
         # No limit: engines that are silent would hold all connections and keep the scrapes of the others waiting.
         self.session = aiohttp.ClientSession(
@@ -139,16 +150,16 @@ class LiveSystem:
 
     async def start(self) -> int:
         """Listen and follow the engines. Returns the API's port."""
-        server = self._config.server
-        for words in open_doors(self._config):
+        server = self.config.server
+        for words in open_doors(self.config):
             log.warning("%s", words)
-        port = self._port = await self.gateway.start(server.host, server.port)
-        self._admin_port = await self._admin.start(server.admin_host, server.admin_port)
+        port = self._port = await self._front.start()
+        self.admin_port = await self._admin.start(server.admin_host, server.admin_port)
         self.driver.post(TopologyChanged(self.fleet))
         await self.followers.join(self.fleet)
         if self._model.tokenizer is not None:
             asking = self._token_check = TokenCheck(self._model, self.gateway.matching, self.session, self._warned)
-            self.gateway.relay.prompt_counts.drifted = asking.drifted
+            self.gateway.relay.prompt_counts.drifted = self.drifted
             self.metrics.count("token_check_events", "Engines asked how they tokenise", lambda: asking.counts)
             await asking.start(self.fleet)
         return port
@@ -159,7 +170,7 @@ class LiveSystem:
         A caller that is cancelled here waits no longer for answers; all else is done.
         """
         try:
-            await self.gateway.stop()
+            await self._front.stop()
         finally:
             self.driver.close()
             await self._close()
@@ -191,7 +202,7 @@ class LiveSystem:
         an address that is none, and for an engine without the salts that trust groups need; changes nothing then.
         """
         EndpointDirectory(fleet)
-        check_salts(self._config, fleet)
+        check_salts(self.config, fleet)
         async with self._changing:
             if frozenset(fleet) == frozenset(self.fleet):
                 return
@@ -200,6 +211,7 @@ class LiveSystem:
             self.fleet = fleet
             self.metrics.fleet(fleet)
             self.gateway.replace_endpoints(fleet)
+            self._front.fleet_changed()
             self.driver.post(TopologyChanged(fleet))
             await self.followers.join(fleet)
             if self._token_check is not None:
@@ -208,17 +220,26 @@ class LiveSystem:
     @property
     def api_url(self) -> str:
         """Where clients go, once started."""
-        return f"http://{self._config.server.host}:{self._port}/v1"
+        return f"http://{self.config.server.host}:{self._port}/v1"
 
     @property
     def admin_url(self) -> str:
-        return f"http://{self._config.server.admin_host}:{self._admin_port}"
+        return f"http://{self.config.server.admin_host}:{self.admin_port}"
 
     def reported(self) -> int:
         """How many endpoints have said something and can be used."""
         return int(np.count_nonzero(self.scheduler.state.view(self._clock.now()).usable))
 
-    def _unready(self) -> str:
+    def post(self, event: Event) -> None:
+        """What a relay tells the core."""
+        self.driver.post(event)
+
+    def drifted(self) -> None:
+        """An engine counted other prompt tokens than a relay did."""
+        if self._token_check is not None:
+            self._token_check.drifted()
+
+    def unready(self) -> str:
         """Why no request should come now: nobody could decode its answer. A decode endpoint can prefill, too."""
         fleet = self.scheduler.state.fleet
         ours = fleet.of_model(self._model.id)
@@ -231,7 +252,8 @@ class LiveSystem:
     def state(self) -> Mapping[str, Any]:
         """What the scheduler believes now, for operators: a row per endpoint."""
         tokens = {"matched_by": "text: no tokenizer"} if self._token_check is None else self._token_check.state()
-        return {**shown_state(self.scheduler, self.fleet, self._clock.now()), "tokens": tokens}
+        shown = shown_state(self.scheduler, self.fleet, self._clock.now())
+        return {**shown, "tokens": tokens, "relays": [*self._front.shown()]}
 
     def groups(self, most: int) -> Mapping[str, Any]:
         """The directory of block groups, for operators: the warmest ones."""
@@ -263,6 +285,7 @@ class LiveSystem:
 
     def _observed(self, observation: Observation) -> None:
         self.record.write(observation)
+        self._front.over(RequestId(observation.request_id))
         self.metrics.observed(observation)
         self._listeners.observed(observation)
 
