@@ -37,12 +37,6 @@ from vicinal.wiring.shown import shown_groups, shown_state
 
 log = logging.getLogger("vicinal")
 
-_DATA_PATH = {
-    "gateway_events": "What the data path met",
-    "relay_events": "What the links between core and relays met",
-}
-"""What the data path counts, wherever it runs."""
-
 SCRAPE_WALL_S_MIN = 1.0
 """A scrape costs the engine something: at most one a second, however fast model time runs."""
 
@@ -111,11 +105,9 @@ class LiveSystem:
         self.metrics.count(
             "prefix_second_looks", "Reuse that was unexplained at first", lambda: self.scheduler.selfcheck.counts
         )
-        for name, text in _DATA_PATH.items():
-            self.metrics.count(name, text, lambda name=name: self._front.counts().get(name, {}))  # type: ignore[misc]
-        self.metrics.count(
-            "http_refusals", "Client connections and requests refused", lambda: self.gateway.counts()["http_refusals"]
-        )
+        self.metrics.count("gateway_events", "What the data path met", self._on_path("gateway_events"))
+        self.metrics.count("http_refusals", "Client connections and requests refused", self._on_path("http_refusals"))
+        self.metrics.count("relay_events", "What links of core and relays met", self._on_path("relay_events"))
         self.metrics.count(
             "kv_event_oddities",
             "KV events that could not be applied as they came",
@@ -258,6 +250,10 @@ class LiveSystem:
     def groups(self, most: int) -> Mapping[str, Any]:
         """The directory of block groups, for operators: the warmest ones."""
         return shown_groups(self.scheduler, self._clock.now(), most)
+
+    def _on_path(self, metric: str) -> Callable[[], Mapping[str, int]]:
+        """What the data path counts under this name, wherever it runs."""
+        return lambda: self._front.counts().get(metric, {})
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, EndpointReported):
