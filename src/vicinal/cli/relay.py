@@ -8,8 +8,10 @@ from pathlib import Path
 from vicinal.cli.loop import run, say_ready, stop_on_signal
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
+from vicinal.wiring.access import access_files
 from vicinal.wiring.processes import Ready
 from vicinal.wiring.relay import RelaySystem
+from vicinal.wiring.watching import FileWatch
 
 
 def relay(*, config: Path, socket: Path, name: str, port: int) -> None:
@@ -18,12 +20,15 @@ def relay(*, config: Path, socket: Path, name: str, port: int) -> None:
 
 
 async def _relay(config: Config, socket: Path, name: str, port: int) -> None:
+    keys = FileWatch(lambda: access_files(config))
     system = RelaySystem(config, name, socket)
     with stop_on_signal(until_input_ends=True) as stop:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)  # the fleet comes from the core
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, keys.ask)
         try:
             await system.start(port)
             say_ready(Ready(f"http://{config.server.host}:{port}/v1", port))
+            keys.start(system.access.renew)
             await stop.wait()
         finally:
+            await keys.stop()
             await system.stop()

@@ -14,6 +14,7 @@ from vicinal.gateway.links.relay_end import CoreConnection, RelaySide
 from vicinal.gateway.links.submissions import Submissions
 from vicinal.tokenizer.kinds import PromptKind
 from vicinal.wire.messages import ByText, Hello
+from vicinal.wiring.access import AccessRenewal
 from vicinal.wiring.served import limits, served
 
 
@@ -22,7 +23,8 @@ class RelaySystem:
 
     def __init__(self, config: Config, name: str, core: Path) -> None:
         self._config = config
-        self.gateway = Gateway(served(config, endpoints(config)), limits(config), unready=self._unready)
+        self.gateway = Gateway(served(config, endpoints(config)), limits(config), self._unready)
+        self.access = AccessRenewal(config, self.gateway.access)
         self.submissions = Submissions(
             self.gateway.perform,
             self.gateway.relay.rename,
