@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: env up test check lint types contracts tests test-engines results lock
+.PHONY: env up test check lint types contracts tests test-engines results lock bench-peers
 
 env: $(VENV)/.installed
 
@@ -38,6 +38,10 @@ tests:
 test-engines: env
 	PYTHON=$(PYTHON) sh tests/real_engines/install.sh
 	$(BIN)/pytest tests/real_engines
+
+# Routers that `vicinal bench gateway` stands beside, installed once, outside the checkout.
+bench-peers:
+	PYTHON=$(PYTHON) sh tests/bench/install_peers.sh
 
 # Takes about an hour of two cores and the public traces (VICINAL_TRACES). Claims that do not hold are results too.
 results: env

@@ -1,47 +1,56 @@
 """`vicinal bench`: how fast the hot paths are, as figures with their aims."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 
 from vicinal.cli import bench_decide, bench_index, bench_simulate
 from vicinal.cli.bench_decide import BenchFigure
+from vicinal.cli.bench_gateway_command import gateway
+
+app = App(
+    name="bench",
+    help="Measure a hot path on this machine. Other work on the machine shows in the figures.",
+)
+app.command(gateway)
+
+Json = Annotated[bool, Parameter(name="--json", help="Print JSON, and nothing else.", negative="")]
 
 
-class Subject(StrEnum):
-    """What can be measured."""
-
-    DECIDE = "decide"
-    INDEX = "index"
-    SIMULATE = "simulate"
+@app.command
+def decide(*, json: Json = False) -> None:
+    """How long a decision takes, at 16, 128 and 1,024 endpoints, and what goes with it; one core."""
+    _show("decide", bench_decide.figures(), json)
 
 
-def bench(
-    subject: Annotated[Subject, Parameter(help="What to measure.")],
+@app.command
+def index(*, json: Json = False) -> None:
+    """How fast the index is and how small; beside Dynamo's where VICINAL_DYNAMO_PYTHON names a Python that has it."""
+    _show("index", bench_index.figures(), json)
+
+
+@app.command
+def simulate(
     *,
-    trace: Annotated[Path | None, Parameter(help="For simulate: a Mooncake trace; made requests without.")] = None,
-    json: Annotated[bool, Parameter(help="Print JSON, and nothing else.", negative="")] = False,
+    trace: Annotated[Path | None, Parameter(help="A Mooncake trace; made requests without.")] = None,
+    json: Json = False,
 ) -> None:
-    """Measure a hot path on this machine, one core. Other work on the machine shows in the figures."""
-    match subject:
-        case Subject.DECIDE:
-            figures = bench_decide.figures()
-        case Subject.INDEX:
-            figures = bench_index.figures()
-        case Subject.SIMULATE:
-            figures = bench_simulate.figures(trace)
+    """How fast a simulated fleet runs; beside Dynamo's where VICINAL_DYNAMO_PYTHON names a Python that has it."""
+    _show("simulate", bench_simulate.figures(trace), json)
+
+
+def _show(subject: str, figures: list[BenchFigure], json: bool) -> None:
     if json:
         print(msgspec.json.encode({"figures": figures}).decode())
     else:
         Console().print(_table(subject, figures))
 
 
-def _table(subject: Subject, figures: list[BenchFigure]) -> Table:
+def _table(subject: str, figures: list[BenchFigure]) -> Table:
     table = Table(title=f"vicinal bench {subject}", title_justify="left")
     table.add_column("figure")
     for name in ("value", "unit", "peer", "ratio", "aim", "holds"):

@@ -12,8 +12,9 @@ app = App(
     version=vicinal.__version__,
     help="Decides which GPU serves an LLM request, in seconds of expected cost. Start with `vicinal up`.",
 )
-for command in ("up", "serve", "engine", "simulate", "compare", "scenario", "explain", "bench", "key"):
+for command in ("up", "serve", "engine", "simulate", "compare", "scenario", "explain", "key"):
     app.command(f"vicinal.cli.{command}:{command}", name=command)
+app.command("vicinal.cli.bench:app", name="bench")
 for part in ("core", "relay"):  # of `serve --relays`, which starts them: nobody else's business
     app.command(f"vicinal.cli.{part}:{part}", name=part, show=False)
 

@@ -1,6 +1,7 @@
 """The errors that a user of the command line can mend: their text names the cause and the cure."""
 
 from vicinal.cli.bench_dynamo import PeerError
+from vicinal.cli.bench_gateway import GatewayBenchError
 from vicinal.config.made import MadeClusterError
 from vicinal.config.problems import ConfigError
 from vicinal.enginemodel.profiles import UnknownProfileError
@@ -38,6 +39,7 @@ PROBLEMS = (
     NoSuchRequest,
     ChildFailedError,
     PeerError,
+    GatewayBenchError,
     TokenizerError,
     OSError,
 )
