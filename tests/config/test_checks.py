@@ -207,3 +207,11 @@ def test_operators_from_elsewhere_do(host: str) -> None:
     assert where == "server.admin_host"
     assert "access.admin_keys_file" in what
     assert found(replace(config, access=Access(admin_keys_file="admin.toml"))) == []
+
+
+def test_peers_are_addresses_and_networks() -> None:
+    config = replace(default_cluster(), access=Access(trusted_peers=("10.0.0.0/24", "::1", "10.0.0.1/24", "front")))
+    (_, host_bits), (where, name) = found(config)
+    assert where == "access.trusted_peers"
+    assert "10.0.0.1/24 has host bits set" in host_bits
+    assert "'front' does not appear to be" in name

@@ -115,12 +115,16 @@ def test_the_environment_wins_over_the_file() -> None:
         "VICINAL_SERVER__TRUST_TENANT_HEADER": "true",
         "VICINAL_EMULATOR__SPEED": "2.5",
         "VICINAL_MODEL__NAME": "123",
+        "VICINAL_ACCESS__TRUSTED_PEERS": "10.0.0.1, ::1",
         "VICINAL_TRACES": "/somewhere",
         "HOME": "/root",
     }
     config = parse("[server]\nport = 8000\n" + MODEL + ENDPOINT, "v.toml", environ)
     assert (config.server.port, config.server.trust_tenant_header) == (9000, True)
     assert (config.emulator.speed, config.model.name) == (2.5, "123")
+    assert config.access.trusted_peers == ("10.0.0.1", "::1")
+    none = parse(MODEL + ENDPOINT, "v.toml", {"VICINAL_ACCESS__TRUSTED_PEERS": ""})
+    assert none.access.trusted_peers == ()
 
 
 def test_variables_that_are_wrong_are_named_themselves() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from vicinal.domain.events import PrefillDone
+from vicinal.gateway.access import TrustedHeaders
 from vicinal.gateway.caller import Caller
 from vicinal.gateway.forwarding import Forwarding
 from vicinal.gateway.keys import HashedKey, KeyRing, hash_of, new_key
@@ -32,3 +33,17 @@ async def test_a_key_of_the_gateways_reaches_no_engine(world, kit, engine_key) -
         assert seen.headers.get("authorization") == (f"Bearer {engine_key}" if engine_key else None)
         assert seen.headers["traceparent"] == "t"
         assert key not in str(seen.headers)
+
+
+@pytest.mark.mission("B10")
+@pytest.mark.parametrize(("peers", "tenant"), [(("127.0.0.1",), "a1"), (("10.0.0.0/8",), "default"), ((), "default")])
+async def test_a_tenant_is_who_a_named_peer_says(world, kit, peers, tenant) -> None:
+    async def answer(seen, reply) -> None:
+        await reply.json(WHOLE)
+
+    await world.engine("d", answer)
+    kit.goes_whole(world.scheduler)
+    await world.start(trusted=TrustedHeaders("x-tenant", peers=peers))
+    assert (await world.ask(BODY, headers="X-Tenant: a1\r\n")).status == 200
+    assert world.scheduler.events[0].request.tenant == tenant
+    assert world.gateway.counters.claims_ignored == (tenant == "default")

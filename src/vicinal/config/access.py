@@ -1,7 +1,7 @@
 """The section that says who may ask for what, and what is impossible about it."""
 
 from collections.abc import Iterator
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
@@ -33,6 +33,13 @@ class Access(Struct, frozen=True, kw_only=True):
         str,
         Meta(description="File with the one key that all engines take (vLLM: `--api-key`), as it is. Empty: none."),
     ] = ""
+    trusted_peers: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Addresses and networks (10.0.0.0/24) of your own fronts: with `server.trust_tenant_header` "
+            "the tenant's and the class's headers count from these, and are ignored from others."
+        ),
+    ] = ("127.0.0.0/8", "::1/128")
 
 
 def is_loopback(host: str) -> bool:
@@ -46,6 +53,14 @@ def is_loopback(host: str) -> bool:
 def access_findings(config: "Config") -> Iterator[tuple[Key, str]]:
     """What is impossible about who may ask in `config`, and its cure."""
     server = config.server
+    for named in config.access.trusted_peers:
+        try:
+            ip_network(named)
+        except ValueError as error:
+            yield (
+                ("access", "trusted_peers"),
+                f"{error}: expected addresses and networks, as 10.0.0.7 and 10.0.0.0/24",
+            )
     if not is_loopback(server.admin_host) and not config.access.admin_keys_file:
         yield (
             ("server", "admin_host"),

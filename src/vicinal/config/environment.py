@@ -1,7 +1,8 @@
 """Environment overrides: `VICINAL_SERVER__PORT=9000` stands for `port = 9000` in `[server]`.
 
-Two underscores part section and key. A variable is text, so numbers and booleans are read from it; that is the only
-place where text becomes a number. Arrays of tables (`[[endpoint]]`) and tables inside sections have no variables.
+Two underscores part section and key. A variable is text, so numbers, booleans and lists (with commas between their
+elements) are read from it; that is the only place where text becomes something else. Arrays of tables
+(`[[endpoint]]`) and tables inside sections have no variables.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +44,8 @@ def overlay(raw: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[dict[st
             continue
         (section, name), annotation = known[variable]
         try:
-            value = msgspec.to_builtins(msgspec.convert(text, annotation, strict=False))
+            said = _list(text) if _is_list(annotation) else text
+            value = msgspec.to_builtins(msgspec.convert(said, annotation, strict=False))
         except msgspec.ValidationError:
             problems.append(Problem(variable, key_text((section, name)), refusal(annotation, text)))
             continue
@@ -63,6 +65,14 @@ def _settable() -> Iterator[tuple[str, tuple[str, str], Any]]:
                 if not _is_table(field.type):
                     variable = f"{PREFIX}{section.name}__{field.name}".upper()
                     yield variable, (section.name, field.name), field.type
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(getattr(annotation, "__origin__", annotation)) is tuple
+
+
+def _list(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",")] if text.strip() else []
 
 
 def _is_table(annotation: Any) -> bool:

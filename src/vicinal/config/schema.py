@@ -47,7 +47,8 @@ class Server(Struct, frozen=True, kw_only=True):
     trust_tenant_header: Annotated[
         bool,
         Meta(
-            description="Take the tenant from `tenant_header`, before that of a key. Only behind a proxy that sets it."
+            description="Take the tenant from `tenant_header`, before that of a key, where one of "
+            "`access.trusted_peers` sends it: your own front, which sets it and removes what clients send as such."
         ),
     ] = False
     tenant_header: Annotated[Name, Meta(description="The header that names the tenant.")] = "x-vicinal-tenant"

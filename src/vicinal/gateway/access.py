@@ -1,5 +1,6 @@
 """Who is asking: a key says it, or a header, where whoever sends it is trusted with that."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -11,18 +12,23 @@ from vicinal.gateway.errors import ApiError
 from vicinal.gateway.forwarding import AUTHORIZATION
 from vicinal.gateway.http_message import HttpRequest
 from vicinal.gateway.keys import KeyRing
+from vicinal.gateway.peers import LOOPBACK, Peers
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedHeaders:
-    """Headers that the operator's own front sets; None: nobody is believed. Names in lower case.
+    """Headers that the operator's own front sets; None: there is no such header. Names in lower case.
 
-    `tenant` names the header with the tenant; `service_class` the one with the class of service, by name.
+    `tenant` names the header with the tenant; `service_class` the one with the class of service, by name. `peers` are
+    believed, as networks or addresses; what others say with these headers is ignored.
     """
 
     tenant: str | None = None
     service_class: str | None = None
     classes: tuple[ServiceClass, ...] = (INTERACTIVE, BATCH)
+    peers: tuple[str, ...] = LOOPBACK
 
 
 class Access:
@@ -33,6 +39,8 @@ class Access:
         self._trusted = trusted
         self._tenant = None if trusted.tenant is None else trusted.tenant.encode()
         self._service = None if trusted.service_class is None else trusted.service_class.encode()
+        self._peers = Peers(trusted.peers)
+        self._told_of_claims = not trusted.peers
         self._classes = {service.name: service for service in trusted.classes}
         self._counters = counters
 
@@ -45,7 +53,12 @@ class Access:
             except ApiError:
                 self._counters.keys_refused += 1
                 raise
-        return self._told(caller, request.headers)
+        headers = request.headers
+        if self._tenant in headers or self._service in headers:
+            if request.peer in self._peers:
+                return self._told(caller, headers)
+            self._ignore(request.peer)
+        return caller
 
     def operator(self, headers: Mapping[bytes, bytes]) -> Caller:
         """On whose behalf an operator asks. Raises ApiError 400 for an unknown class of service."""
@@ -58,6 +71,13 @@ class Access:
         if self._service is not None and (name := headers.get(self._service)):
             caller = replace(caller, service=self._class_of(name.decode("latin-1")))
         return caller
+
+    def _ignore(self, peer: str) -> None:
+        self._counters.claims_ignored += 1
+        if not self._told_of_claims:
+            self._told_of_claims = True
+            names = " and ".join(filter(None, (self._trusted.tenant, self._trusted.service_class)))
+            _log.warning("%s from %s is ignored, now and later: access.trusted_peers does not name it", names, peer)
 
     def _class_of(self, name: str) -> ServiceClass:
         service = self._classes.get(name)

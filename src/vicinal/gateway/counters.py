@@ -13,13 +13,15 @@ class GatewayCounters:
     `handoffs` are prefill legs that left KV to be pulled, and decode legs that ended well beside their prefill leg.
     `handoffs_missing` are prefill legs cut by length without params: decode recomputes. `stale_retries` are requests
     sent again because an engine had closed an idle connection. `keys_refused` are requests without a key that is known,
-    or with one that has expired; `models_forbidden` those whose key does not open the model.
+    or with one that has expired; `models_forbidden` those whose key does not open the model; `claims_ignored`
+    those that named a tenant or class of service without being trusted with it.
     """
 
     requests: int = 0
     refused: int = 0
     keys_refused: int = 0
     models_forbidden: int = 0
+    claims_ignored: int = 0
     estimated_prompts: int = 0
     token_counts_differ: int = 0
     clients_gone: int = 0

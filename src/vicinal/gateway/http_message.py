@@ -17,12 +17,13 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 class HttpRequest(Struct, frozen=True):
     """One complete request. `path` has no query; `headers` have lower-case names, and the values of equals are joined
-    by `, ` in their order."""
+    by `, ` in their order. `peer` is the address of who is connected, empty where it has none."""
 
     method: bytes
     path: bytes
     headers: Mapping[bytes, bytes]
     body: bytes
+    peer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

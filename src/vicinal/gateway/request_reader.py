@@ -34,13 +34,14 @@ class ReadRequest:
 
 
 class RequestReader:
-    """Feed it bytes; `next` gives what they make, until it gives None.
+    """Feed it bytes; `next` gives what they make, until it gives None. `peer` is the address that they come from.
 
     `wants_continue` is True while a client waits for `100 Continue` before it sends its body. `unread` is True when
     bytes of this connection will not be read, or may still come in the middle of a message that is refused.
     """
 
     def __init__(self, limits: Limits) -> None:
+        self.peer = ""
         self.phase = Phase.IDLE
         self.wants_continue = False
         self.unread = False
@@ -146,7 +147,7 @@ class RequestReader:
         self._line_skipped = False
         self.wants_continue = False
         self.phase = Phase.IDLE
-        request = HttpRequest(head.method, head.path, head.headers, body)
+        request = HttpRequest(head.method, head.path, head.headers, body, self.peer)
         if not head.keep_alive:
             self._over(unread=bool(self._buffer))
         return ReadRequest(request, keep_alive=head.keep_alive, http10=head.http10)

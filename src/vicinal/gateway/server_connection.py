@@ -70,7 +70,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but class
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
-            self.address = str(peer[0])
+            self.address = self._reader.peer = str(peer[0])
         sock = transport.get_extra_info("socket")
         if sock is not None:
             with contextlib.suppress(OSError):  # not TCP: nothing to delay

@@ -34,11 +34,11 @@ def served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
         model_tokens_max=config.model.tokens_max,
         tokenizer=None if folder is None else Tokenizer.load(folder),
     )
-    trusts = config.server.trust_tenant_header
     trusted = TrustedHeaders(
-        tenant=config.server.tenant_header.lower() if trusts else None,
-        service_class=config.server.class_header.lower() if trusts else None,
+        tenant=config.server.tenant_header.lower(),
+        service_class=config.server.class_header.lower(),
         classes=services(config),
+        peers=config.access.trusted_peers if config.server.trust_tenant_header else (),
     )
     trust = TrustGroups(group_of_tenant(config), config.server.isolate_tenants, DEFAULT_TENANT)
     return Served((model,), fleet, trusted, trust, client_ring(config), forwarding(config))
