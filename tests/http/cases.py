@@ -17,6 +17,7 @@ BAD_CODING = Kind.BAD_CODING
 BAD_CHUNK = Kind.BAD_CHUNK
 REPEATED_HEADER = Kind.REPEATED_HEADER
 BODY_TOO_LARGE = Kind.BODY_TOO_LARGE
+NO_ROOM_FOR_BODY = Kind.NO_ROOM_FOR_BODY
 TARGET_TOO_LONG = Kind.TARGET_TOO_LONG
 UNSUPPORTED_EXPECTATION = Kind.UNSUPPORTED_EXPECTATION
 HEAD_TOO_LARGE = Kind.HEAD_TOO_LARGE
@@ -25,7 +26,8 @@ UNSUPPORTED_CODING = Kind.UNSUPPORTED_CODING
 UNSUPPORTED_METHOD = Kind.UNSUPPORTED_METHOD
 UNSUPPORTED_VERSION = Kind.UNSUPPORTED_VERSION
 
-BOUNDS = Limits(body_bytes=4096, head_bytes=2048, head_fields=20)
+BOUNDS = Limits(body_bytes=4096, head_bytes=2048, head_fields=20, long_body_bytes=3000, long_bodies_bytes=8100)
+_NO_BOUND = "nginx has no bound of all bodies together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,13 @@ SECTIONS: dict[str, tuple[Case, ...]] = {
         refused("a length of 25 digits", post("Content-Length: " + "9" * 25), BAD_LENGTH),
         refused("a length above the bound", post("Content-Length: 5000"), BODY_TOO_LARGE, 413),
         refused(
+            "a long body that finds no room",
+            post("Content-Length: 4096", body=b"x" * 4096),
+            NO_ROOM_FOR_BODY,
+            503,
+            nginx=_NO_BOUND,
+        ),
+        refused(
             "a length above the bound, waiting",
             post("Expect: 100-continue", "Content-Length: 5000"),
             BODY_TOO_LARGE,
@@ -219,10 +228,17 @@ SECTIONS: dict[str, tuple[Case, ...]] = {
         refused("a size with 0x", chunked(b"0x5\r\nhello\r\n0\r\n\r\n"), BAD_CHUNK),
         refused("a size of 17 digits", chunked(b"0" * 16 + b"5\r\nhello\r\n0\r\n\r\n"), BAD_CHUNK),
         refused("a size above the bound", chunked(b"1001\r\n"), BODY_TOO_LARGE, 413),
+        refused(
+            "chunks that find no room together",
+            chunked(b"fd0\r\n" + b"x" * 4048 + b"\r\n30\r\n" + b"x" * 48 + b"\r\n"),
+            NO_ROOM_FOR_BODY,
+            503,
+            nginx=_NO_BOUND,
+        ),
         refused("a size that overflows", chunked(b"ffffffffffffffff\r\n"), BODY_TOO_LARGE, 413),
         refused(
             "chunks that together exceed the bound",
-            chunked((b"800\r\n" + b"x" * 2048 + b"\r\n") * 3),
+            chunked((b"700\r\n" + b"x" * 1792 + b"\r\n") * 3),
             BODY_TOO_LARGE,
             413,
         ),

@@ -28,7 +28,8 @@ class Served:
 
     def _handle(self, request: HttpRequest, responder: Responder) -> None:
         self.seen.append(request)
-        responder.respond(200, b"text/plain", request.body)
+        body = request.body if isinstance(request.body, bytes) else request.body.joined()
+        responder.respond(200, b"text/plain", body)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import msgspec
 
 from vicinal.domain.endpoint import HandOff
 from vicinal.engines.answers import Usage, UsageBody, usage_of
-from vicinal.engines.splicing import spliced
+from vicinal.engines.splicing import AnyBody, spliced
 
 GATEWAY_FIELDS = (
     "kv_transfer_params",
@@ -59,8 +59,8 @@ class HandOver:
 
     __slots__ = ("_attempt", "_body", "_changes")
 
-    def __init__(self, body: bytes, changes: Mapping[str, bytes], attempt: int) -> None:
-        self._body: bytes | None = body
+    def __init__(self, body: AnyBody, changes: Mapping[str, bytes], attempt: int) -> None:
+        self._body: AnyBody | None = body
         self._changes = changes
         self._attempt = attempt
 
@@ -68,7 +68,7 @@ class HandOver:
         """It is unused, and of this attempt."""
         return self._body is not None and attempt == self._attempt
 
-    def take(self, attempt: int) -> bytes:
+    def take(self, attempt: int) -> AnyBody:
         """The decode leg: the body that was prefilled, with what names its KV. Once. Raises SpentHandOverError."""
         body = self._body
         if body is None or attempt != self._attempt:
@@ -142,14 +142,14 @@ class PrefillLeg:
 
     __slots__ = ("_attempt", "_request_body", "_way", "body", "hand_over")
 
-    def __init__(self, way: Way, request_body: bytes, attempt: int, rendezvous: Rendezvous) -> None:
+    def __init__(self, way: Way, request_body: AnyBody, attempt: int, rendezvous: Rendezvous) -> None:
         self._way = way
         self._request_body = request_body
         self._attempt = attempt
         changes = {"stream": b"false", **way.prefill(rendezvous)}
         if way.one_token:
             changes["max_tokens"] = _ONE
-            self.body = spliced(request_body, changes, _DROPPED_FOR_ONE_TOKEN, {"max_completion_tokens": _ONE})
+            self.body: AnyBody = spliced(request_body, changes, _DROPPED_FOR_ONE_TOKEN, {"max_completion_tokens": _ONE})
         else:
             self.body = spliced(request_body, changes, _DROPPED)
         self.hand_over: HandOver | None = None

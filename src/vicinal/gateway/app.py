@@ -21,6 +21,7 @@ from vicinal.gateway.link import CoreLink, RelayEffect
 from vicinal.gateway.matching import Matching
 from vicinal.gateway.parse import RequestParser
 from vicinal.gateway.prompt_reader import ServedModel
+from vicinal.gateway.reading.room import ReadingRoom
 from vicinal.gateway.refusals import RefusalCounts
 from vicinal.gateway.relay import Relay
 from vicinal.gateway.routes import Routes
@@ -64,10 +65,12 @@ class Gateway:
         self._pool = UpstreamPool(self.limits, self.counters)
         self.relay = Relay(self._directory, self._pool, self.counters, self.lengths, self.limits, served.forwarding)
         parser = RequestParser(served.models, self.lengths, self.counters, self.matching, served.trust)
-        self.copier = Copier(self.relay, parser)
+        self.reading = ReadingRoom(served.models, served.trust, self.matching, self.counters, self.limits)
+        self.copier = Copier(self.relay, parser, self.reading)
         routes = Routes(
             self.relay,
             parser,
+            self.reading,
             self.counters,
             self.access,
             lambda: "stopping" if self._server.stopping else unready(),
@@ -93,6 +96,7 @@ class Gateway:
         try:
             await self._server.stop(self.limits.drain_s)
         finally:
+            await self.reading.close()
             await self._pool.close()
 
     def replace_endpoints(self, endpoints: Iterable[Endpoint]) -> None:

@@ -11,7 +11,8 @@ from vicinal.domain.ids import RequestId
 from vicinal.domain.plan import Leg
 from vicinal.engines.errors import ErrorRules
 from vicinal.engines.handover import HandOver, PrefillLeg, Rendezvous
-from vicinal.engines.splicing import spliced
+from vicinal.engines.long_body import LongBody
+from vicinal.engines.splicing import AnyBody, spliced
 from vicinal.gateway.directory import EndpointDirectory, Target
 from vicinal.gateway.engine_ids import EngineIds
 from vicinal.gateway.legs import HeldLeg, LegOwner, StreamLeg
@@ -38,7 +39,7 @@ class AttemptLegs:
     __slots__ = ("_body", "_forwarded", "_hand_over", "_id", "_legs", "_met", "_owner", "_path", "_roads", "_waits")
 
     def __init__(
-        self, owner: LegOwner, roads: Roads, request_id: RequestId, body: bytes, path: bytes, forwarded: bytes
+        self, owner: LegOwner, roads: Roads, request_id: RequestId, body: AnyBody, path: bytes, forwarded: bytes
     ) -> None:
         self._owner = owner
         self._roads = roads
@@ -162,7 +163,7 @@ class AttemptLegs:
         hand_over, self._hand_over = self._hand_over, None
         self._send(leg, target, self._body if hand_over is None else hand_over.take(leg.attempt))
 
-    def _send(self, leg: HeldLeg, target: Target, body: bytes) -> None:
+    def _send(self, leg: HeldLeg, target: Target, body: AnyBody) -> None:
         address = target.address
         head = (
             b"POST %b%b HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\n%b%b%bContent-Length: %d\r\n\r\n"
@@ -173,10 +174,11 @@ class AttemptLegs:
                 id_line(self._id, leg.attempt),
                 self._forwarded,
                 target.header,
-                len(body),
+                body.pieces.size_bytes if isinstance(body, LongBody) else len(body),
             )
         )
-        leg.call = self._roads.pool.send(address, head + body, leg)
+        message = (head, *body.pieces.parts) if isinstance(body, LongBody) else head + body
+        leg.call = self._roads.pool.send(address, message, leg)
 
 
 def id_line(request_id: RequestId, attempt: int = 1) -> bytes:

@@ -16,6 +16,7 @@ _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*?)`)?$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
 
 Body = TypeVar("Body")
+Readable = bytes | bytearray
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
@@ -81,14 +82,14 @@ _completion = msgspec.json.Decoder(CompletionBody)
 _chat = msgspec.json.Decoder(ChatBody)
 
 
-def decode_completion(body: bytes) -> CompletionBody:
+def decode_completion(body: Readable) -> CompletionBody:
     """Raises ApiError 400, naming the field in `param`."""
     decoded = decode(_completion, body)
     _check(decoded)
     return decoded
 
 
-def decode_chat(body: bytes) -> ChatBody:
+def decode_chat(body: Readable) -> ChatBody:
     """Raises ApiError 400, naming the field in `param`."""
     decoded = decode(_chat, body)
     _check(decoded)
@@ -103,7 +104,7 @@ def decode_chat(body: bytes) -> ChatBody:
     return decoded
 
 
-def decode(decoder: "msgspec.json.Decoder[Body]", body: bytes | msgspec.Raw, *, field: str = "") -> Body:
+def decode(decoder: "msgspec.json.Decoder[Body]", body: Readable | msgspec.Raw, *, field: str = "") -> Body:
     """Decode, turning every complaint into an ApiError 400. `field` names what `body` is a part of."""
     try:
         return decoder.decode(body)

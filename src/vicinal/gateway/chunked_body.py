@@ -2,6 +2,7 @@
 
 import re
 
+from vicinal.gateway.body_pieces import BodyPieces, LongBodies
 from vicinal.gateway.head_lines import field_fault
 from vicinal.gateway.http_message import Refusal
 from vicinal.gateway.limits import Limits
@@ -14,8 +15,8 @@ _size_line = re.compile(rb"([0-9A-Fa-f]{1,16})((?:;[\t -~\x80-\xff]*)?)\r\n")
 class ChunkedBody:
     """Moves what it can from the front of a buffer into `body`. Trailers are checked and dropped."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.body = bytearray()
+    def __init__(self, limits: Limits, long_bodies: LongBodies) -> None:
+        self.body = BodyPieces(long_bodies)
         self._limits = limits
         self._missing = 0
         self._data = False
@@ -30,7 +31,9 @@ class ChunkedBody:
         while True:
             if self._data:
                 end = min(at + self._missing, len(buffer))
-                self.body += memoryview(buffer)[at:end]
+                refusal = self.body.add(bytes(memoryview(buffer)[at:end]))
+                if refusal is not None:
+                    return refusal
                 self._missing -= end - at
                 at = end
                 if self._missing or len(buffer) < at + 2:
@@ -76,7 +79,7 @@ class ChunkedBody:
         if self._extension_bytes > self._limits.head_bytes:
             return _bad(f"extensions exceed {self._limits.head_bytes} bytes")
         self._missing = int(found[1], 16)
-        if len(self.body) + self._missing > self._limits.body_bytes:
+        if self.body.size_bytes + self._missing > self._limits.body_bytes:
             return Refusal(413, RefusalKind.BODY_TOO_LARGE, f"the body exceeds {self._limits.body_bytes} bytes")
         self._trailers = self._missing == 0
         self._data = not self._trailers

@@ -16,9 +16,11 @@ from vicinal.domain.ids import EndpointId, RequestId
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import BATCH
 from vicinal.engines.copying import prompt_body
+from vicinal.engines.long_body import in_pieces
 from vicinal.gateway.caller import Caller
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.parse import ParsedRequest, RequestParser
+from vicinal.gateway.reading.room import ReadingRoom
 from vicinal.gateway.relay import Relay
 from vicinal.gateway.responder import Responder
 
@@ -65,9 +67,10 @@ class _Kept:
 class Copier:
     """Makes copies through a relay. Whoever hears of decisions tells it (`decided`)."""
 
-    def __init__(self, relay: Relay, parser: RequestParser) -> None:
+    def __init__(self, relay: Relay, parser: RequestParser, room: ReadingRoom) -> None:
         self._relay = relay
         self._parser = parser
+        self._room = room
         self._decisions: dict[RequestId, Decision | None] = {}
 
     def decided(self, decision: Decision) -> None:
@@ -82,7 +85,7 @@ class Copier:
             body, chat = prompt_body(bytes(order.request))
         except ValueError as error:
             raise ApiError(400, f"request is not the body of a chat or completion: {error}", param="request") from None
-        parsed = (self._parser.chat if chat else self._parser.completion)(request_id, body, caller)
+        parsed = await self._parse(request_id, body, caller, chat=chat)
         if not parsed.request.splittable:
             raise ApiError(400, "a copy is of one prompt", param="request")
         asked = replace(parsed.request, copy_to=EndpointId(order.target), service=BATCH)
@@ -102,6 +105,12 @@ class Copier:
             )
         seconds = time.monotonic() - started_s
         return Copied(request_id, plan.prefill, plan.decode, asked.prompt_tokens, plan.moved_tokens, seconds)
+
+    async def _parse(self, request_id: RequestId, body: bytes, caller: Caller, *, chat: bool) -> ParsedRequest:
+        if len(body) <= self._relay.limits.long_body_bytes:
+            return (self._parser.chat if chat else self._parser.completion)(request_id, body, caller)
+        parsed, _ = await self._room.read(in_pieces(body), caller, chat=chat)
+        return self._parser.adopt(parsed, request_id)
 
     async def _carry_out(self, parsed: ParsedRequest, body: bytes, path: bytes, headers: Mapping[bytes, bytes]) -> None:
         kept, over = _Kept(), asyncio.get_running_loop().create_future()

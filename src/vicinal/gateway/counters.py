@@ -15,6 +15,8 @@ class GatewayCounters:
     sent again because an engine had closed an idle connection. `keys_refused` are requests without a key that is known,
     or with one that has expired; `models_forbidden` those whose key does not open the model; `claims_ignored`
     those that named a tenant or class of service without being trusted with it.
+    `long_bodies` were read by a process of their own, `readers_lost` is how often that process died or was ended
+    because it took too long, `bodies_unread` are requests that were refused for it.
     """
 
     requests: int = 0
@@ -32,3 +34,6 @@ class GatewayCounters:
     streams_broken: int = 0
     stale_retries: int = 0
     connections_opened: int = 0
+    long_bodies: int = 0
+    readers_lost: int = 0
+    bodies_unread: int = 0

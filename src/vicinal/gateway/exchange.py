@@ -22,6 +22,7 @@ from vicinal.domain.plan import Leg
 from vicinal.domain.request import Request
 from vicinal.engines.answers import Usage, whole_usage
 from vicinal.engines.errors import EngineError
+from vicinal.engines.splicing import AnyBody
 from vicinal.gateway.as_stream import as_stream
 from vicinal.gateway.attempt import AttemptLegs, Roads, id_line
 from vicinal.gateway.counters import GatewayCounters
@@ -61,7 +62,7 @@ class Exchange:
         self,
         shared: Surroundings,
         parsed: ParsedRequest,
-        body: bytes,
+        body: AnyBody,
         path: bytes,
         forwarded: bytes,
         responder: Responder,

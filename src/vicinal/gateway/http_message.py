@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 from msgspec import Struct
 
+from vicinal.engines.long_body import Pieces
 from vicinal.gateway.refusals import RefusalKind
 
 _REASONS = {int(status): status.phrase.encode() for status in HTTPStatus} | {499: b"Client Closed Request"}
@@ -17,12 +18,13 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 class HttpRequest(Struct, frozen=True):
     """One complete request. `path` has no query; `headers` have lower-case names, and the values of equals are joined
-    by `, ` in their order. `peer` is the address of who is connected, empty where it has none."""
+    by `, ` in their order. `peer` is the address of who is connected, empty where it has none. A long `body` is in pieces
+    (body_pieces.py)."""
 
     method: bytes
     path: bytes
     headers: Mapping[bytes, bytes]
-    body: bytes
+    body: bytes | Pieces
     peer: str = ""
 
 

@@ -9,6 +9,7 @@ import errno
 from collections.abc import Callable
 
 from vicinal.gateway.address_counts import AddressCounts
+from vicinal.gateway.body_pieces import LongBodies
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.refusals import RefusalKind
 from vicinal.gateway.server_connection import Handler, ServerConnection
@@ -25,6 +26,7 @@ class HttpServer:
     def __init__(self, handler: Handler, limits: Limits, count: Callable[[RefusalKind], None]) -> None:
         self.handler = handler
         self.limits = limits
+        self.long_bodies = LongBodies(limits.long_body_bytes, limits.long_bodies_bytes)
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.stopping = False
         self.count: Callable[[RefusalKind], None] = count

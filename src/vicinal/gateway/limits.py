@@ -11,6 +11,9 @@ class Limits:
     bound); a further one is closed at once.
     `body_bytes` is the largest request body (more is 413), `head_bytes` the largest request line with headers, of which
     there are at most `head_fields` (431). `waiting_bytes` is what a client may send ahead while an answer is under way.
+    A body above `long_body_bytes` is long: it is read in another process (reading/). Long bodies take at most
+    `long_bodies_bytes` of a process's memory together; one that finds too little room is refused (503). Reading one may
+    take `reading_s`.
     `answer_bytes` bounds an engine's answer that is held back before it is sent on (unstreamed answers, errors),
     `answer_head_bytes` its head, with all that is announced before it.
     `head_s` and `body_s` run from the first byte of each phase to its last, so that dripping bytes gain nothing;
@@ -27,6 +30,9 @@ class Limits:
     head_bytes: int = 64 * 1024
     head_fields: int = 100
     waiting_bytes: int = 64 * 1024
+    long_body_bytes: int = 64 * 1024
+    long_bodies_bytes: int = 256 * 1024 * 1024
+    reading_s: float = 30.0
     answer_bytes: int = 64 * 1024 * 1024
     answer_head_bytes: int = 64 * 1024
     head_s: float = 10.0

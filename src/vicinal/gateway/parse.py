@@ -4,13 +4,13 @@ The text of a request stays in its exchange; the core gets sizes and hashes (pro
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.ids import ModelId, RequestId
 from vicinal.domain.request import Request
 from vicinal.engines.kv_fields import extra_key_bytes
-from vicinal.gateway.bodies import CommonBody, decode_chat, decode_completion
+from vicinal.gateway.bodies import CommonBody, Readable, decode_chat, decode_completion
 from vicinal.gateway.caller import Caller
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
@@ -30,13 +30,14 @@ class ParsedRequest:
 
     `tokenised` is the kind of a prompt that was tokenised here, exactly as far as is known: its engine's own count of
     tokens can contradict that. None for all others. `salt` goes to engines as `cache_salt`, instead of the client's;
-    with None its body stays as it is."""
+    with None its body stays as it is. With `ignore_eos` an answer runs to its limit."""
 
     request: Request
     chat: bool
     include_usage: bool
     tokenised: PromptKind | None = None
     salt: str | None = None
+    ignore_eos: bool = False
 
 
 class RequestParser:
@@ -55,7 +56,7 @@ class RequestParser:
         self._prompts = PromptReader(counters, matching or Matching())
         self._trust = trust or TrustGroups()
 
-    def chat(self, request_id: RequestId, body: bytes, caller: Caller) -> ParsedRequest:
+    def chat(self, request_id: RequestId, body: Readable, caller: Caller) -> ParsedRequest:
         """A body of `/v1/chat/completions`."""
         decoded = decode_chat(body)
         model = self._model(decoded.model, caller)
@@ -65,7 +66,7 @@ class RequestParser:
         request = self._request(request_id, decoded, model, prompt, limit, "messages", caller, splittable=True)
         return self._parsed(request, decoded, prompt, salt, chat=True)
 
-    def completion(self, request_id: RequestId, body: bytes, caller: Caller) -> ParsedRequest:
+    def completion(self, request_id: RequestId, body: Readable, caller: Caller) -> ParsedRequest:
         """A body of `/v1/completions`."""
         decoded = decode_completion(body)
         model = self._model(decoded.model, caller)
@@ -77,11 +78,17 @@ class RequestParser:
         request = self._request(request_id, decoded, model, prompt, limit, "prompt", caller, splittable=splittable)
         return self._parsed(request, decoded, prompt, salt, chat=False)
 
+    def adopt(self, parsed: ParsedRequest, request_id: RequestId) -> ParsedRequest:
+        """What another process read, with its name and the length of answers that is expected here."""
+        limit, model = parsed.request.max_output_tokens, parsed.request.model
+        expected = self._lengths.predict(model, limit, ignore_eos=parsed.ignore_eos)
+        return replace(parsed, request=replace(parsed.request, id=request_id, expected_output_tokens=expected))
+
     def _parsed(
         self, request: Request, body: CommonBody, prompt: ReadPrompt, salt: str | None, *, chat: bool
     ) -> ParsedRequest:
         sent = salt if self._trust.several else None
-        return ParsedRequest(request, chat, _includes_usage(body), prompt.kind, sent)
+        return ParsedRequest(request, chat, _includes_usage(body), prompt.kind, sent, bool(body.ignore_eos))
 
     def _salt(self, body: CommonBody, caller: Caller) -> str | None:
         """What keeps the caller's prompts apart from those of others."""

@@ -22,12 +22,13 @@ from vicinal.tokenizer.kinds import PromptKind
 @dataclass(frozen=True, slots=True)
 class ServedModel:
     """A model that clients can name. `model_tokens_max` bounds prompt plus answer. No tokenizer: prompts that are not
-    token ids are matched by their text."""
+    token ids are matched by their text. `tokenizer_folder` is from where another process loads the same tokenizer."""
 
     id: ModelId
     block_tokens: int
     model_tokens_max: int
     tokenizer: Tokenizer | None = None
+    tokenizer_folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ class RefusalKind(StrEnum):
     HEAD_TOO_SLOW = "head_too_slow"
     BODY_TOO_SLOW = "body_too_slow"
     BODY_TOO_LARGE = "body_too_large"
+    NO_ROOM_FOR_BODY = "no_room_for_body"
     TARGET_TOO_LONG = "target_too_long"
     UNSUPPORTED_EXPECTATION = "unsupported_expectation"
     HEAD_TOO_LARGE = "head_too_large"

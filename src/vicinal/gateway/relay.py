@@ -12,7 +12,7 @@ from vicinal.domain.effects import Answer, Cancel, Dispatch
 from vicinal.domain.events import RequestArrived
 from vicinal.domain.ids import RequestId
 from vicinal.domain.request import Request
-from vicinal.engines.splicing import spliced
+from vicinal.engines.splicing import AnyBody, spliced
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.drift import PromptCounts
@@ -78,7 +78,7 @@ class Relay:
         return self._new_id()
 
     def submit(
-        self, parsed: ParsedRequest, body: bytes, path: bytes, headers: Mapping[bytes, bytes], responder: Responder
+        self, parsed: ParsedRequest, body: AnyBody, path: bytes, headers: Mapping[bytes, bytes], responder: Responder
     ) -> None:
         """Take a parsed request in and tell the core of it. Engines get its body with the salt of its trust group."""
         if parsed.salt is not None:

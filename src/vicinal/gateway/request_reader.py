@@ -6,6 +6,8 @@ refused and the connection with it. What comes of a connection's bytes does not 
 
 from enum import Enum
 
+from vicinal.engines.long_body import Pieces
+from vicinal.gateway.body_pieces import BodyPieces, LongBodies
 from vicinal.gateway.chunked_body import ChunkedBody
 from vicinal.gateway.head_lines import HeadLines
 from vicinal.gateway.http_message import HttpRequest, Refusal
@@ -40,17 +42,18 @@ class RequestReader:
     bytes of this connection will not be read, or may still come in the middle of a message that is refused.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, long_bodies: LongBodies) -> None:
         self.peer = ""
         self.phase = Phase.IDLE
         self.wants_continue = False
         self.unread = False
         self._limits = limits
+        self._long_bodies = long_bodies
         self._lines = HeadLines(limits)
         self._buffer = bytearray()
         self._line_skipped = False
         self._head: RequestHead | None = None
-        self._body = bytearray()
+        self._body: BodyPieces | None = None
         self._chunks: ChunkedBody | None = None
 
     @property
@@ -106,7 +109,7 @@ class RequestReader:
         if isinstance(head, Refusal):
             return self.refuse(head)
         self._head = head
-        self._chunks = ChunkedBody(self._limits) if head.length is None else None
+        self._chunks = ChunkedBody(self._limits, self._long_bodies) if head.length is None else None
         self.wants_continue = head.wants_continue and not buffer
         self.phase = Phase.BODY
         return head
@@ -119,30 +122,33 @@ class RequestReader:
             whole = chunks.take(buffer)
             if isinstance(whole, Refusal):
                 return self.refuse(whole)
-            body = bytes(chunks.body) if whole else None
+            body = chunks.body.whole() if whole else None
         else:
-            body = self._sized_body(buffer, head.length)
+            sized = self._sized_body(buffer, head.length)
+            if isinstance(sized, Refusal):
+                return self.refuse(sized)
+            body = sized
         if body is None:
             return None
         return self._complete(head, body)
 
-    def _sized_body(self, buffer: bytearray, length: int) -> bytes | None:
+    def _sized_body(self, buffer: bytearray, length: int) -> bytes | Pieces | Refusal | None:
         """The body once it is whole; before that, what came of it is kept apart so that heads stay cheap to find."""
-        missing = length - len(self._body)
-        if not self._body and len(buffer) >= length:
-            body = bytes(memoryview(buffer)[:length]) if length else b""
-        elif len(buffer) >= missing:
-            self._body += memoryview(buffer)[:missing]
-            body = bytes(self._body)
-            self._body = bytearray()
-        else:
-            self._body += buffer
-            buffer.clear()
-            return None
-        del buffer[:missing]
-        return body
+        if self._body is None:
+            if length <= len(buffer) and length <= self._long_bodies.above_bytes:
+                body = bytes(memoryview(buffer)[:length]) if length else b""
+                del buffer[:length]
+                return body
+            self._body = BodyPieces(self._long_bodies)
+        came = bytes(memoryview(buffer)[: length - self._body.size_bytes])
+        del buffer[: len(came)]
+        refusal = self._body.add(came)
+        if refusal is not None or self._body.size_bytes < length:
+            return refusal
+        whole, self._body = self._body.whole(), None
+        return whole
 
-    def _complete(self, head: RequestHead, body: bytes) -> ReadRequest:
+    def _complete(self, head: RequestHead, body: bytes | Pieces) -> ReadRequest:
         self._head = self._chunks = None
         self._line_skipped = False
         self.wants_continue = False
@@ -158,4 +164,4 @@ class RequestReader:
         self.wants_continue = False
         self._head = self._chunks = None
         self._buffer = bytearray()
-        self._body = bytearray()
+        self._body = None

@@ -5,15 +5,19 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from vicinal.domain.ids import RequestId
+from vicinal.engines.long_body import LongBody, Pieces
 from vicinal.gateway.access import Access
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError, error_body
 from vicinal.gateway.http_message import JSON, HttpRequest
-from vicinal.gateway.parse import RequestParser
+from vicinal.gateway.long_request import LongRequest
+from vicinal.gateway.parse import ParsedRequest, RequestParser
 from vicinal.gateway.prompt_reader import ServedModel
+from vicinal.gateway.reading.room import ReadingRoom
 from vicinal.gateway.relay import Relay
 from vicinal.gateway.responder import Responder
 
+_CHAT = b"/v1/chat/completions"
 _BEARER = b"WWW-Authenticate: Bearer\r\n"
 
 Answerer = Callable[[HttpRequest, Responder], None]
@@ -27,6 +31,7 @@ class Routes:
         self,
         relay: Relay,
         parser: RequestParser,
+        room: ReadingRoom,
         counters: GatewayCounters,
         access: Access,
         unready: Callable[[], str],
@@ -34,12 +39,13 @@ class Routes:
     ) -> None:
         self._relay = relay
         self._parser = parser
+        self._room = room
         self._counters = counters
         self._access = access
         self._unready = unready
         self._started_unix_s = started_unix_s
         self._routes: dict[bytes, tuple[bytes, Answerer]] = {
-            b"/v1/chat/completions": (b"POST", self._complete),
+            _CHAT: (b"POST", self._complete),
             b"/v1/completions": (b"POST", self._complete),
             b"/v1/models": (b"GET", self._list_models),
             b"/health": (b"GET", self._health),
@@ -60,15 +66,36 @@ class Routes:
 
     def _complete(self, request: HttpRequest, responder: Responder) -> None:
         self._counters.requests += 1
+        if isinstance(request.body, Pieces):
+            self._complete_long(request, request.body, responder)
+            return
         request_id = self._relay.name(request.headers)
-        parse = self._parser.chat if request.path == b"/v1/chat/completions" else self._parser.completion
+        parse = self._parser.chat if request.path == _CHAT else self._parser.completion
         try:
             parsed = parse(request_id, request.body, self._access.caller(request))
         except ApiError as error:
-            self._counters.models_forbidden += error.status == 403
             self._refuse(responder, error, _id_line(request_id))
             return
         self._relay.submit(parsed, request.body, request.path, request.headers, responder)
+
+    def _complete_long(self, request: HttpRequest, body: Pieces, responder: Responder) -> None:
+        """The same, except that the request is named when its body has been read: until then the relay does not know it
+        and could not tell another one of that name."""
+        path, headers = request.path, request.headers
+
+        def submit(parsed: ParsedRequest, long: LongBody) -> None:
+            parsed = self._parser.adopt(parsed, self._relay.name(headers))
+            self._relay.submit(parsed, long, path, headers, responder)
+
+        def refuse(error: ApiError) -> None:
+            self._refuse(responder, error, _id_line(self._relay.name(headers)))
+
+        try:
+            caller = self._access.caller(request)
+        except ApiError as error:
+            refuse(error)
+            return
+        LongRequest(self._room, responder, submit, refuse).read(body, caller, chat=path == _CHAT)
 
     def _list_models(self, request: HttpRequest, responder: Responder) -> None:
         try:
@@ -87,6 +114,9 @@ class Routes:
 
     def _refuse(self, responder: Responder, error: ApiError, extra: bytes = b"") -> None:
         self._counters.refused += 1
+        self._counters.models_forbidden += error.status == 403
+        if error.status == 503:
+            extra += b"Retry-After: 1\r\n"
         body = error_body(error.status, error.message, param=error.param, code=error.code)
         responder.respond(error.status, JSON, body, extra + _BEARER if error.status == 401 else extra)
 

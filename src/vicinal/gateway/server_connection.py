@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from vicinal.gateway.body_pieces import LongBodies
 from vicinal.gateway.errors import error_body
 from vicinal.gateway.http_message import JSON, HttpRequest, Refusal
 from vicinal.gateway.limits import Limits
@@ -36,6 +37,7 @@ class Home(Protocol):
 
     handler: Handler
     limits: Limits
+    long_bodies: LongBodies
     loop: asyncio.AbstractEventLoop
     stopping: bool
 
@@ -56,7 +58,7 @@ class ServerConnection(asyncio.Protocol):
         self._home = home
         self._limits = home.limits
         self._loop = home.loop
-        self._reader = RequestReader(home.limits)
+        self._reader = RequestReader(home.limits, home.long_bodies)
         self._answering: Responder | None = None
         self._reading_paused = False
         self._writing_paused = False
@@ -218,7 +220,8 @@ class ServerConnection(asyncio.Protocol):
         self._home.count(refusal.kind)
         responder = Responder(self._transport, keep_alive=False, http10=False, finished=self._answered)
         self._answering = responder
-        responder.respond(refusal.status, JSON, error_body(refusal.status, refusal.message))
+        again = b"Retry-After: 1\r\n" if refusal.status == 503 else b""
+        responder.respond(refusal.status, JSON, error_body(refusal.status, refusal.message), again)
 
     def _part(self) -> None:
         """Close after the answer; when a request was cut short, first drop what still comes of it, because closing

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import Address
 from vicinal.gateway.limits import Limits
-from vicinal.gateway.upstream_connection import Sink, UpstreamConnection
+from vicinal.gateway.upstream_connection import Message, Sink, UpstreamConnection
 
 
 class Call:
@@ -18,7 +18,7 @@ class Call:
 
     __slots__ = ("_connection", "_opening", "_paused", "address", "message", "over", "retriable", "sink")
 
-    def __init__(self, address: Address, message: bytes, sink: Sink) -> None:
+    def __init__(self, address: Address, message: Message, sink: Sink) -> None:
         self.address = address
         self.message = message
         self.sink = sink
@@ -99,7 +99,7 @@ class UpstreamPool:
         """Connections that carry a call now."""
         return len(self._busy)
 
-    def send(self, address: Address, message: bytes, sink: Sink) -> Call:
+    def send(self, address: Address, message: Message, sink: Sink) -> Call:
         """Send `message`, a complete HTTP request, to `address`. What comes of it goes to `sink`, never before this
         returns."""
         call = Call(address, message, sink)

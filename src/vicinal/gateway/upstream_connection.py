@@ -1,16 +1,21 @@
 """One keep-alive connection to an engine, carrying one call at a time.
 
 Bytes of a body are handed on as they come: what one read brings goes on as one piece, however many HTTP chunks it
-was. A sink that is slow pauses the socket, so nothing piles up here.
+was. A sink that is slow pauses the socket, so nothing piles up here. A long request goes out piece by piece, as fast as
+the engine reads.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, cast
 
 import httptools
 
+from vicinal.engines.long_body import Piece
 from vicinal.gateway.directory import Address
+
+Message = bytes | tuple[Piece, ...]
+"""A complete HTTP request, in one piece or several."""
 
 
 class Sink(Protocol):
@@ -50,6 +55,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._sink: Sink | None = None
         self._answered = False
         self._paused = False
+        self._unsent: Iterator[Piece] | None = None
+        self._writing_paused = False
         self._parser = httptools.HttpResponseParser(self)
         self._reset()
 
@@ -60,21 +67,34 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but class
 
-    def call(self, message: bytes, sink: Sink) -> None:
+    def call(self, message: Message, sink: Sink) -> None:
         """Send one request; its response goes to `sink`."""
         self._sink = sink
         self._answered = False
         self.active_s = self._clock()
-        self._transport.write(message)
+        if isinstance(message, bytes):
+            self._transport.write(message)
+        else:
+            self._unsent = iter(message)
+            self._send_on()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self.active_s = self._clock()
+        self._send_on()
 
     def cancel(self) -> None:
         """Give the call up. The connection goes with it: that is how an engine learns of it."""
-        self._sink = None
+        self._sink = self._unsent = None
         self._transport.abort()
 
     def fail(self, reason: str) -> None:
         """End the connection, and the call with `reason`."""
         sink, self._sink = self._sink, None
+        self._unsent = None
         self._transport.abort()
         self._lost(self, sink, self._answered, reason)
 
@@ -108,6 +128,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         sink, self._sink = self._sink, None
+        self._unsent = None
         if sink is not None and exc is None and self._head_seen and not self._framed:
             self._complete = True  # neither a length nor chunks: the end of the connection is the end of the body
             self._sink = sink
@@ -134,6 +155,14 @@ class UpstreamConnection(asyncio.Protocol):
         if self._status >= 200:
             self._complete = True
 
+    def _send_on(self) -> None:
+        while self._unsent is not None and not self._writing_paused and not self._transport.is_closing():
+            piece = next(self._unsent, None)
+            if piece is None:
+                self._unsent = None
+            else:
+                self._transport.write(piece)
+
     def _deliver(self, sink: Sink) -> None:
         """Hand over what a read brought. A sink may cancel the call at any step, hence the checks in between."""
         if self._head_ready:
@@ -146,6 +175,10 @@ class UpstreamConnection(asyncio.Protocol):
         if self._complete and self._sink is sink:
             self._sink = None
             keep_alive = self._keep_alive and self._framed and not self._transport.is_closing()
+            if self._unsent is not None:  # answered before all was sent: the rest must not become the next request
+                self._unsent = None
+                self._transport.abort()  # closing would first send what the engine does not want to read
+                keep_alive = False
             self._reset()
             if keep_alive:
                 self.resume()

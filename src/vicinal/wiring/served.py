@@ -33,6 +33,7 @@ def served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
         block_tokens=config.model.block_tokens,
         model_tokens_max=config.model.tokens_max,
         tokenizer=None if folder is None else Tokenizer.load(folder),
+        tokenizer_folder=None if folder is None else str(folder),
     )
     trusted = TrustedHeaders(
         tenant=config.server.tenant_header.lower(),
