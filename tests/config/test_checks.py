@@ -36,6 +36,16 @@ def test_the_default_cluster_is_possible() -> None:
     assert found(default_cluster()) == []
 
 
+def test_the_longest_body_finds_room() -> None:
+    server = default_cluster().server
+    tight = replace(server, body_bytes_max=2**26, long_bodies_bytes_max=2**27 - 1)
+    (finding,) = found(replace(default_cluster(), server=tight))
+    assert finding[0] == "server.long_bodies_bytes_max"
+    assert str(2**27) in finding[1]
+    for fine in (replace(tight, long_bodies_bytes_max=2**27), replace(tight, long_body_bytes=2**26)):
+        assert found(replace(default_cluster(), server=fine)) == []
+
+
 def test_somebody_must_decode_and_need_not_prefill_apart() -> None:
     assert found(only(lambda entry: False)) == [
         ("endpoint", "no endpoint; add an [[endpoint]] table with id, url and kv_blocks")

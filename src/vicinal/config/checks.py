@@ -52,6 +52,14 @@ def _addresses_are_unique(config: Config) -> Iterator[Finding]:
             taken[address] = key_text(key)
 
 
+def _long_bodies_find_room(config: Config) -> Iterator[Finding]:
+    """One body gets at most half of the memory that is free (gateway/body_pieces.py)."""
+    server = config.server
+    if server.body_bytes_max > server.long_body_bytes and server.long_bodies_bytes_max < 2 * server.body_bytes_max:
+        words = f"a body of body_bytes_max never finds room; make it at least {2 * server.body_bytes_max}"
+        yield ("server", "long_bodies_bytes_max"), words
+
+
 def _ranks_are_unique(config: Config) -> Iterator[Finding]:
     """Endpoints that share an address are data-parallel ranks of one process, each with a number of its own."""
     ranks: dict[tuple[str, int | None], str] = {}
@@ -217,6 +225,7 @@ _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _ports_exist,
     _addresses_can_be_reached,
     _addresses_are_unique,
+    _long_bodies_find_room,
     _ranks_are_unique,
     _kv_is_said_once,
     _tiers_hold_blocks,

@@ -22,6 +22,13 @@ class Server(Struct, frozen=True, kw_only=True):
     admin_host: Annotated[Name, Meta(description="Address of metrics, state and dashboard.")] = "127.0.0.1"
     admin_port: Annotated[Port, Meta(description="Port of metrics, state and dashboard. 0 takes any free port.")] = 8001
     body_bytes_max: Annotated[Count, Meta(description="A larger request body is answered with 413.")] = 16 * MIB
+    long_body_bytes: Annotated[
+        Count, Meta(description="Request bodies above this are read by a process of their own (http.md).")
+    ] = 64 * 1024
+    long_bodies_bytes_max: Annotated[
+        Count, Meta(description="Memory of a process for all of those together; one that finds no room gets 503.")
+    ] = 256 * MIB
+    body_read_timeout_s: Annotated[Seconds, Meta(description="A long body is read within this, or refused.")] = 30.0
     header_bytes_max: Annotated[Count, Meta(description="Larger request headers are answered with 431.")] = 64 * 1024
     header_fields_max: Annotated[Count, Meta(description="More header fields are answered with 431.")] = 100
     connections_max: Annotated[Count, Meta(description="Client connections at a time; further ones are closed.")] = 4096

@@ -18,8 +18,8 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 class HttpRequest(Struct, frozen=True):
     """One complete request. `path` has no query; `headers` have lower-case names, and the values of equals are joined
-    by `, ` in their order. `peer` is the address of who is connected, empty where it has none. A long `body` is in pieces
-    (body_pieces.py)."""
+    by `, ` in their order. `peer` is the address of who is connected, empty where it has none. A long `body` is
+    in pieces (body_pieces.py)."""
 
     method: bytes
     path: bytes
