@@ -43,5 +43,5 @@ def test_comments_say_what_the_keys_are_for() -> None:
         '# The rule that takes a row of the decision table: `name`, or `name:key=value+key=value`.\npolicy = "cost"\n'
         in text
     )
-    assert text.count("# Address of its API: `http://host:port`.") == 1
+    assert text.count("# Address of its API: `http://host:port`, or https.") == 1
     assert "#" not in to_toml(default_cluster())

@@ -26,7 +26,7 @@ async def _relay(config: Config, socket: Path, name: str, port: int) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, keys.ask)
         try:
             await system.start(port)
-            say_ready(Ready(f"http://{config.server.host}:{port}/v1", port))
+            say_ready(Ready(f"{config.tls.scheme}://{config.server.host}:{port}/v1", port))
             keys.start(system.access.renew)
             await stop.wait()
         finally:

@@ -11,6 +11,7 @@ from vicinal.config.cluster import block_tokens, hand_off, kv_blocks, kv_bytes_p
 from vicinal.config.dialects import dialects_can, dialects_exist
 from vicinal.config.fleet import Config, Endpoint
 from vicinal.config.problems import Key, key_text, nearest
+from vicinal.config.tls import tls_findings
 from vicinal.config.trust import trust_findings
 from vicinal.domain.capabilities import CAPABILITIES
 
@@ -128,12 +129,6 @@ def _addresses_can_be_reached(config: Config) -> Iterator[Finding]:
                 )
 
 
-def _engines_speak_http(config: Config) -> Iterator[Finding]:
-    for at, entry in enumerate(config.endpoint):
-        if not entry.url.startswith("http://"):
-            yield ("endpoint", at, "url"), f'"{entry.url}": expected http://host:port; TLS towards engines is not there'
-
-
 def _pods_have_a_dialect(config: Config) -> Iterator[Finding]:
     if config.kubernetes.selector and config.kubernetes.dialect not in CAPABILITIES:
         known = ", ".join(CAPABILITIES)
@@ -219,7 +214,6 @@ def _uplinks_exist(config: Config) -> Iterator[Finding]:
 _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _somebody_decodes,
     _names_are_unique,
-    _engines_speak_http,
     dialects_exist,
     _pods_have_a_dialect,
     _ports_exist,
@@ -235,4 +229,5 @@ _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _uplinks_exist,
     trust_findings,
     access_findings,
+    tls_findings,
 )

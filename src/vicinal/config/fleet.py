@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from vicinal.config.access import Access
 from vicinal.config.kubernetes import Kubernetes
 from vicinal.config.schema import Count, Emulator, Model, Name, Port, Record, Scheduler, Server
+from vicinal.config.tls import Tls
 from vicinal.domain.endpoint import HOST_BYTES_PER_S, SSD_BYTES_PER_S, HandOff, Role
 from vicinal.domain.request import INTERACTIVE
 from vicinal.topology.tree import TreeNetwork
@@ -101,7 +102,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     id: Annotated[Name, Meta(description="Its name in decisions, metrics and logs.")]
     url: Annotated[
-        str, Meta(pattern=r"^https?://[^/\s]+:[0-9]+/?$", description="Address of its API: `http://host:port`.")
+        str,
+        Meta(pattern=r"^https?://[^/\s]+:[0-9]+/?$", description="Address of its API: `http://host:port`, or https."),
     ]
     role: Annotated[
         Role, Meta(description="Phases it takes. A decode endpoint can also prefill for a request that it decodes.")
@@ -174,6 +176,7 @@ class Config(Struct, frozen=True, kw_only=True):
     model: Model
     server: Server = Server()
     access: Access = Access()
+    tls: Tls = Tls()
     scheduler: Scheduler = Scheduler()
     network: Network = Network()
     record: Record = Record()

@@ -3,6 +3,7 @@
 Nothing here is on the path of a request, so it is plain aiohttp. It shows sizes and counts, never a prompt.
 """
 
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -39,10 +40,12 @@ class AdminServer:
         body_bytes: int,
         operator: Callable[[Mapping[bytes, bytes]], Caller],
         keys: KeyRing | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         app = web.Application(client_max_size=body_bytes, middlewares=[self._admit])
         self.keys = keys
         self._operator = operator
+        self._tls = tls
         app.router.add_get("/groups", self._groups)
         app.router.add_post("/copies", self._copy)
         self._list_groups = groups
@@ -58,7 +61,7 @@ class AdminServer:
         """Listen; returns the port (0 takes a free one). Raises OSError naming the address and the setting for it."""
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            await web.TCPSite(self._runner, host, port, ssl_context=self._tls).start()
         except OSError as error:
             await self._runner.cleanup()
             reason = f"cannot listen on {host}:{port} ({error.strerror}); set server.admin_port to another port"

@@ -3,6 +3,7 @@
 It is made of plain arguments: what they come from (a file, an emulated cluster) is somebody else's business.
 """
 
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -32,7 +33,8 @@ from vicinal.gateway.upstream import UpstreamPool
 @dataclass(frozen=True, slots=True)
 class Served:
     """What the gateway serves and to whom: models, their engines, whose headers it believes, who shares prefixes, whose
-    keys open it (None: it is open), and which headers engines get."""
+    keys open it (None: it is open), and which headers engines get. `tls` is for clients, None for none; `engine_tls`
+    for engines with https addresses."""
 
     models: tuple[ServedModel, ...]
     endpoints: tuple[Endpoint, ...]
@@ -40,13 +42,16 @@ class Served:
     trust: TrustGroups = field(default_factory=TrustGroups)
     keys: KeyRing | None = None
     forwarding: Forwarding = field(default_factory=Forwarding)
+    tls: ssl.SSLContext | None = None
+    engine_tls: ssl.SSLContext | None = None
 
 
 class Gateway:
     """What stands between clients, engines and a core (`connect`). Make it inside a running event loop.
 
     `unready` says why no request should come now, "" while they may. `counters`, `refusals` and `lengths` can be read
-    at any time; `matching` is told by what kinds of prompts are matched, and `access` of other keys.
+    at any time; `matching` is told by what kinds of prompts are matched, `access` of other keys, and `tls` and
+    `engine_tls` of other certificates.
     """
 
     def __init__(
@@ -60,9 +65,11 @@ class Gateway:
         self.refusals = RefusalCounts()
         self.lengths = OutputLengths()
         self.matching = Matching()
+        self.tls = served.tls
+        self.engine_tls = served.engine_tls
         self.access = Access(served.trusted, served.keys, self.counters)
         self._directory = EndpointDirectory(served.endpoints)
-        self._pool = UpstreamPool(self.limits, self.counters)
+        self._pool = UpstreamPool(self.limits, self.counters, served.engine_tls)
         self.relay = Relay(self._directory, self._pool, self.counters, self.lengths, self.limits, served.forwarding)
         parser = RequestParser(served.models, self.lengths, self.counters, self.matching, served.trust)
         self.reading = ReadingRoom(served.models, served.trust, self.matching, self.counters, self.limits)
@@ -89,7 +96,7 @@ class Gateway:
     async def start(self, host: str, port: int, *, shared: bool = False) -> int:
         """Listen; returns the port (0 takes a free one). A `shared` port may have other processes listening at it.
         Raises OSError naming host:port and how to change it."""
-        return await self._server.start(host, port, shared=shared)
+        return await self._server.start(host, port, shared=shared, tls=self.tls)
 
     async def stop(self) -> None:
         """Accept no more, let running answers finish for up to `limits.drain_s`, then close everything."""

@@ -10,14 +10,17 @@ from vicinal.engines.dialect import Dialect, rank_header, way_of
 from vicinal.engines.handover import Way
 from vicinal.engines.registry import dialect
 
+_PORTS = {"http": 80, "https": 443}
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an engine listens; `prefix` is the path in front of its `/v1`, empty as a rule."""
+    """Where an engine listens, with `tls` or without; `prefix` is the path in front of its `/v1`, empty as a rule."""
 
     host: str
     port: int
     prefix: str = ""
+    tls: bool = False
 
     @property
     def authority(self) -> str:
@@ -27,11 +30,12 @@ class Address:
 
 
 def parse_address(url: str) -> Address:
-    """`http://host:port[/prefix]` as an address. Raises ValueError naming what is wrong with it."""
+    """`http://host:port[/prefix]`, or https, as an address. Raises ValueError naming what is wrong with it."""
     parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise ValueError(f"engine address {url!r}: expected http://host:port")
-    return Address(parts.hostname, parts.port or 80, parts.path.rstrip("/"))
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError(f"engine address {url!r}: expected http://host:port or https://host:port")
+    port = parts.port or _PORTS[parts.scheme]
+    return Address(parts.hostname, port, parts.path.rstrip("/"), parts.scheme == "https")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ One sweep per server looks at the deadlines of all connections: no timer is arme
 import asyncio
 import contextlib
 import errno
+import ssl
 from collections.abc import Callable
 
 from vicinal.gateway.address_counts import AddressCounts
@@ -36,12 +37,19 @@ class HttpServer:
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
 
-    async def start(self, host: str, port: int, *, shared: bool = False) -> int:
+    async def start(self, host: str, port: int, *, shared: bool = False, tls: ssl.SSLContext | None = None) -> int:
         """Listen; returns the port (0 takes a free one). Where it is `shared`, the system spreads connections over all
         processes that listen at it. Raises OSError naming host, port and the way out."""
         try:
             self._listener = await self.loop.create_server(
-                lambda: ServerConnection(self), host, port, backlog=1024, reuse_port=shared
+                lambda: ServerConnection(self),
+                host,
+                port,
+                backlog=1024,
+                reuse_port=shared,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else self.limits.head_s,
+                ssl_shutdown_timeout=None if tls is None else self.limits.linger_s,
             )
         except OSError as error:
             cure = _CURES.get(error.errno or 0, "choose a host and port of this machine")

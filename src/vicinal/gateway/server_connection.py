@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _ANSWERS_IN_A_ROW = 64
 """So many pipelined requests are answered from memory before other connections have their turn."""
+_WRITE_BUFFER_BYTES = 64 * 1024
 _TOO_SLOW = {Phase.HEAD: RefusalKind.HEAD_TOO_SLOW, Phase.BODY: RefusalKind.BODY_TOO_SLOW}
 
 
@@ -73,6 +74,7 @@ class ServerConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.address = self._reader.peer = str(peer[0])
+        self._transport.set_write_buffer_limits(_WRITE_BUFFER_BYTES)  # over TLS it would be 512 KiB
         sock = transport.get_extra_info("socket")
         if sock is not None:
             with contextlib.suppress(OSError):  # not TCP: nothing to delay

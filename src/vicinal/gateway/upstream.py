@@ -5,6 +5,7 @@ pool, not one byte of response), is sent once more on a fresh connection.
 """
 
 import asyncio
+import ssl
 from collections.abc import Iterable
 
 from vicinal.gateway.counters import GatewayCounters
@@ -82,9 +83,10 @@ class Call:
 
 
 class UpstreamPool:
-    """Keep-alive connections to all engines."""
+    """Keep-alive connections to all engines. `tls` is for those that are reached with it."""
 
-    def __init__(self, limits: Limits, counters: GatewayCounters) -> None:
+    def __init__(self, limits: Limits, counters: GatewayCounters, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self._limits = limits
         self._counters = counters
         self._loop = asyncio.get_running_loop()
@@ -158,6 +160,7 @@ class UpstreamPool:
                     lambda: UpstreamConnection(address, self._loop.time, self._released, self._lost),
                     address.host,
                     address.port,
+                    ssl=self._context() if address.tls else None,
                 )
         except TimeoutError:
             call.failed(f"no connection to {address.authority} within {self._limits.connect_s:g} s")
@@ -170,6 +173,12 @@ class UpstreamPool:
             connection.close()
             return
         self._start(connection, call)
+
+    def _context(self) -> ssl.SSLContext:
+        """Made when it is needed first, where nobody gave one: it believes the system's CAs."""
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
 
     def _released(self, connection: UpstreamConnection) -> None:
         self._busy.pop(connection, None)

@@ -1,4 +1,4 @@
-"""The files of [access] as key rings, and what an operator should know of who may ask."""
+"""The files of [access] as key rings; they and those of [tls] again when they change; who may ask without a key."""
 
 import datetime
 import logging
@@ -13,11 +13,12 @@ from vicinal.config.keys import admin_keys, client_keys
 from vicinal.config.problems import ConfigError, Problem
 from vicinal.domain.ids import ModelId, TenantId
 from vicinal.domain.request import INTERACTIVE
-from vicinal.gateway.access import Access
 from vicinal.gateway.admin import AdminServer
+from vicinal.gateway.app import Gateway
 from vicinal.gateway.caller import Caller
 from vicinal.gateway.forwarding import Forwarding
 from vicinal.gateway.keys import HashedKey, KeyRing
+from vicinal.wiring.tls import renew_certificates, tls_files
 
 log = logging.getLogger("vicinal")
 
@@ -78,7 +79,8 @@ def forwarding(config: Config) -> Forwarding:
 
 def access_files(config: Config) -> tuple[Path, ...]:
     """The files whose changes are taken over while a gateway runs."""
-    return tuple(Path(name) for name in (config.access.keys_file, config.access.admin_keys_file) if name)
+    keys = (config.access.keys_file, config.access.admin_keys_file)
+    return (*(Path(name) for name in keys if name), *tls_files(config))
 
 
 def open_doors(config: Config) -> Iterator[str]:
@@ -92,25 +94,26 @@ def open_doors(config: Config) -> Iterator[str]:
 
 
 class AccessRenewal:
-    """Reads the keys again. What is wrong with a file is logged, and no key changes then."""
+    """Reads keys and certificates again. What is wrong with a file is logged, and nothing changes then."""
 
-    def __init__(self, config: Config, access: Access, admin: AdminServer | None = None) -> None:
+    def __init__(self, config: Config, gateway: Gateway, admin: AdminServer | None = None) -> None:
         self._config = config
-        self._access = access
+        self._gateway = gateway
         self._admin = admin
 
     async def renew(self) -> None:
         try:
             clients, operators = client_ring(self._config), admin_ring(self._config)
+            renew_certificates(self._config, self._gateway.tls, self._gateway.engine_tls)
         except ConfigError as error:
-            log.error("the keys stay as they were:\n%s", error)
+            log.error("keys and certificates stay as they were:\n%s", error)
             return
-        self._access.keys = clients
+        self._gateway.access.keys = clients
         if self._admin is not None:
             self._admin.keys = operators
         rings = (("clients", clients), ("operators", operators))
         said = ", ".join(f"{len(ring)} of {whose}" for whose, ring in rings if ring is not None)
-        log.warning("keys were read again: %s", said or "none are asked for")
+        log.warning("keys and certificates were read again; keys: %s", said or "none are asked for")
 
 
 def _unix_s(day: datetime.date | None) -> float:

@@ -24,6 +24,8 @@ def make_fleet(config: Config, origin_s: float | None) -> EmulatedFleet:
     for endpoint in fleet:
         if endpoint.data_parallel_rank is not None:
             raise ValueError(f"endpoint {endpoint.id} is a data-parallel rank: emulated engines have none")
+        if endpoint.url.startswith("https:"):
+            raise ValueError(f"endpoint {endpoint.id}: emulated engines speak http, not https")
         if endpoint.hands_off and endpoint.hand_off is HandOff.MOONCAKE:
             raise ValueError(f'endpoint {endpoint.id}: emulated vLLM engines hand off by "nixl", not by "mooncake"')
     return EmulatedFleet(

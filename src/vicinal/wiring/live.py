@@ -121,14 +121,15 @@ class LiveSystem:
             self.gateway.limits.body_bytes,
             self.gateway.access.operator,
             admin_ring(config),
+            serves.tls,
         )
-        self.access = AccessRenewal(config, self.gateway.access, self._admin)
+        self.access = AccessRenewal(config, self.gateway, self._admin)
         self._port = config.server.port
         self.admin_port = config.server.admin_port
         self._changing = asyncio.Lock()
         # No limit: engines that are silent would hold all connections and keep the scrapes of the others waiting.
         self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), headers=serves.forwarding.headers()
+            connector=aiohttp.TCPConnector(limit=0, ssl=serves.engine_tls or True), headers=serves.forwarding.headers()
         )
         self.followers = Followers(
             self._heard,
@@ -212,11 +213,11 @@ class LiveSystem:
     @property
     def api_url(self) -> str:
         """Where clients go, once started."""
-        return f"http://{self.config.server.host}:{self._port}/v1"
+        return f"{self.config.tls.scheme}://{self.config.server.host}:{self._port}/v1"
 
     @property
     def admin_url(self) -> str:
-        return f"http://{self.config.server.admin_host}:{self.admin_port}"
+        return f"{self.config.tls.scheme}://{self.config.server.admin_host}:{self.admin_port}"
 
     def reported(self) -> int:
         """How many endpoints have said something and can be used."""

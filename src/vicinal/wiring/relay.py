@@ -24,7 +24,7 @@ class RelaySystem:
     def __init__(self, config: Config, name: str, core: Path) -> None:
         self._config = config
         self.gateway = Gateway(served(config, endpoints(config)), limits(config), self._unready)
-        self.access = AccessRenewal(config, self.gateway.access)
+        self.access = AccessRenewal(config, self.gateway)
         self.submissions = Submissions(
             self.gateway.perform,
             self.gateway.relay.rename,

@@ -14,6 +14,7 @@ from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.trust import TrustGroups
 from vicinal.tokenizer.tokenizer import Tokenizer
 from vicinal.wiring.access import client_ring, forwarding
+from vicinal.wiring.tls import engine_tls, server_tls
 
 
 def check_models(config: Config) -> None:
@@ -25,7 +26,7 @@ def check_models(config: Config) -> None:
 
 
 def served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
-    """Raises ConfigError like `check_models` and for files of keys, and what reading the tokenizer raises."""
+    """Raises ConfigError like `check_models` and for files of keys and certificates, and what the tokenizer raises."""
     check_models(config)
     folder = tokenizer_folder(config)
     model = ServedModel(
@@ -42,7 +43,16 @@ def served(config: Config, fleet: tuple[Endpoint, ...]) -> Served:
         peers=config.access.trusted_peers if config.server.trust_tenant_header else (),
     )
     trust = TrustGroups(group_of_tenant(config), config.server.isolate_tenants, DEFAULT_TENANT)
-    return Served((model,), fleet, trusted, trust, client_ring(config), forwarding(config))
+    return Served(
+        (model,),
+        fleet,
+        trusted,
+        trust,
+        client_ring(config),
+        forwarding(config),
+        server_tls(config),
+        engine_tls(config),
+    )
 
 
 def check_salts(config: Config, fleet: tuple[Endpoint, ...]) -> None:

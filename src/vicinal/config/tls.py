@@ -1,0 +1,51 @@
+"""The section with certificates, and what is impossible about it."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
+
+from vicinal.config.problems import Key
+
+if TYPE_CHECKING:
+    from vicinal.config.fleet import Config
+
+
+class Tls(Struct, frozen=True, kw_only=True):
+    """Files of certificates, all PEM, read again when they change (access.md). Paths are from the working directory."""
+
+    certificate: Annotated[
+        str,
+        Meta(
+            description="What the API and the operator's address show to clients: the server's certificate, and after "
+            "it the chain up to a CA that they know. Empty: both speak without TLS."
+        ),
+    ] = ""
+    key: Annotated[str, Meta(description="Its private key, without a password.")] = ""
+    client_ca: Annotated[
+        str,
+        Meta(description="CAs of the clients' certificates. With it a client without one is not let in, at both."),
+    ] = ""
+    engine_ca: Annotated[
+        str, Meta(description="CAs of the engines' certificates (`https://` addresses). Empty: those of the system.")
+    ] = ""
+    engine_certificate: Annotated[
+        str, Meta(description="What the gateway shows to engines that want a client's certificate. Empty: nothing.")
+    ] = ""
+    engine_key: Annotated[str, Meta(description="The private key of `engine_certificate`, without a password.")] = ""
+
+    @property
+    def scheme(self) -> str:
+        """How clients and operators speak to the gateway."""
+        return "https" if self.certificate else "http"
+
+
+def tls_findings(config: "Config") -> Iterator[tuple[Key, str]]:
+    """What is impossible about the certificates of `config`, and its cure."""
+    tls = config.tls
+    for certificate, key in (("certificate", "key"), ("engine_certificate", "engine_key")):
+        for given, missing in ((certificate, key), (key, certificate)):
+            if getattr(tls, given) and not getattr(tls, missing):
+                yield ("tls", given), f"means nothing without tls.{missing}; give both or neither"
+    if tls.client_ca and not tls.certificate:
+        yield ("tls", "client_ca"), "clients show certificates over TLS only; give tls.certificate and tls.key too"
