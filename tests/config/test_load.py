@@ -73,7 +73,8 @@ def test_a_wrong_value_says_what_was_expected(line: str, expected: str) -> None:
 def test_values_of_endpoints_are_checked_with_their_own_lines() -> None:
     bad = ENDPOINT.replace('"decode"', '"decoder"').replace("http://127.0.0.1:9001", "127.0.0.1:9001")
     assert problems(MODEL + bad) == [
-        "v.toml:8: endpoint[0].url: expected text (Address of its API: `http://host:port`, or https.), not '127.0.0.1:9001'",
+        "v.toml:8: endpoint[0].url: expected text (Address of its API: `http://host:port`, or https.), "
+        "not '127.0.0.1:9001'",
         'v.toml:9: endpoint[0].role: expected "prefill" or "decode" or "both", not \'decoder\'',
     ]
 
