@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -297,6 +298,33 @@ async def test_shorter_bodies_go_first_and_long_ones_do_not_wait_for_ever() -> N
     finally:
         await reading.close()
     assert order == ["first", "100000", "2000000", "3000000"]
+
+
+@pytest.mark.mission("B12")
+@pytest.mark.parametrize("way", ["whole", "streamed", "handed off", "refused", "failed"])
+async def test_what_long_bodies_take_is_given_back_without_a_garbage_collection(world, kit, way) -> None:
+    async def streams(seen, reply) -> None:
+        await reply.open_stream()
+        await reply.event(kit.text_event("Hi"))
+        await until(lambda: world.gateway._server.long_bodies.held_bytes == 0)
+        await reply.event({"choices": [], "usage": ANSWER["usage"]})
+        await reply.done()
+
+    async def dies(seen, reply) -> None:
+        reply.die()
+
+    scripts = {"streamed": streams, "failed": dies}
+    await world.engine("p", lambda seen, reply: reply.json(kit.prefill_answer()))
+    await world.engine("d", scripts.get(way, answers))
+    (kit.hands_off if way == "handed off" else kit.goes_whole)(world.scheduler)
+    await world.start(models=[model(100) if way == "refused" else model()])
+    gc.disable()
+    try:
+        response = await world.ask(BODIES["text"][1] | {"stream": way == "streamed"})
+        assert response.status == {"refused": 400, "failed": 502}.get(way, 200)
+        await until(lambda: world.gateway._server.long_bodies.held_bytes == 0)
+    finally:
+        gc.enable()
 
 
 async def test_without_room_a_long_body_is_refused_and_short_ones_are_not(world, kit) -> None:

@@ -89,8 +89,12 @@ class AttemptLegs:
             leg.drop()
 
     def end(self) -> None:
-        """Nothing will be sent any more, and the body need not be kept."""
+        """Nothing will be sent any more."""
         self.drop()
+        self.forget_body()
+
+    def forget_body(self) -> None:
+        """No further leg will be made: the body need not be kept."""
         self._body = b""
 
     def prefilled(self, leg: HeldLeg, hand_over: HandOver | None) -> None:
@@ -98,10 +102,12 @@ class AttemptLegs:
         del self._legs[leg.leg]
         if leg.prefill is None or not leg.prefill.concurrent:
             self._hand_over = hand_over
+        leg.prefill = None
 
     def failed(self, leg: HeldLeg) -> None:
         """One leg is over; the other one of its attempt is not touched."""
         self._legs.pop(leg.leg, None)
+        leg.prefill = None
         if self._met is not None and leg.leg is not Leg.WHOLE:
             self._roads.engine_ids.forget(self._met)
 

@@ -122,6 +122,7 @@ class Exchange:
     # what the engine does (LegOwner)
 
     def stream_opened(self, leg: StreamLeg, content_type: bytes, first: bytes) -> None:
+        self._legs.forget_body()  # what its client has begun to read cannot be begun anew
         self._responder.start(200, content_type, id_line(self.id))
         self._responder.write(first)
         self._shared.link.post(FirstToken(self.id, leg.attempt))

@@ -52,6 +52,7 @@ class HeldLeg:
 
     def drop(self) -> None:
         """Nobody wants it any more: close its connection."""
+        self.prefill = None
         if self.call is not None:
             self.call.cancel()
 

@@ -30,6 +30,7 @@ class Call:
         self._opening: asyncio.Task[None] | None = None
 
     def head(self, status: int, content_type: bytes) -> None:
+        self.message = b""  # it is not sent again: a long one need not be kept
         self.sink.head(status, content_type)
 
     def data(self, chunk: bytes) -> None:
@@ -43,6 +44,7 @@ class Call:
     def failed(self, reason: str) -> None:
         if not self.over:
             self.over = True
+            self.message = b""
             self._connection = None
             self.sink.failed(reason)
 
@@ -51,6 +53,7 @@ class Call:
         if self.over:
             return
         self.over = True
+        self.message = b""
         if self._opening is not None:
             self._opening.cancel()
         if self._connection is not None:

@@ -44,8 +44,9 @@ class Reader:
     async def read(self, job: Job, body: Pieces) -> Read | Unread:
         """Raises ReaderLostError. After that, or when this is cancelled, the reader is of no further use."""
         try:
-            self._to.write(packed(job))
-            for part in body.parts:
+            for part in (packed(job), *body.parts):
+                if self._to.is_closing():  # uvloop's pipes refuse what is written then with an error of their own
+                    raise ReaderLostError("the pipe to the reader is closed")
                 self._to.write(part)
                 await self._to.drain()
                 await asyncio.sleep(0)  # drain waits for room only: a pipe that has it must not take all of our time

@@ -35,7 +35,7 @@ _HANDICAP_BYTES_PER_S = 1024 * 1024
 class _Waiting:
     """A body and whoever waits for it."""
 
-    def __init__(self, chat: bool, caller: Caller, body: Pieces, answer: "asyncio.Future[Read]") -> None:
+    def __init__(self, chat: bool, caller: Caller, body: Pieces, answer: "asyncio.Future[Read | Unread]") -> None:
         self.chat = chat
         self.caller = caller
         self.body = body
@@ -78,12 +78,14 @@ class ReadingRoom:
         """Read a body. The request has no name yet (`RequestParser.adopt`). Raises ApiError like `RequestParser`, and
         503 when it cannot be read now. A caller that is cancelled need not wait; what it asked for is dropped."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Read] = loop.create_future()
+        answer: asyncio.Future[Read | Unread] = loop.create_future()
         due_s = loop.time() + body.size_bytes / _HANDICAP_BYTES_PER_S
         heapq.heappush(self._waiting, (due_s, next(self._order), _Waiting(chat, caller, body, answer)))
         if self._work is None or self._work.done():
             self._work = loop.create_task(self._read_all())
         read = await answer
+        if isinstance(read, Unread):  # raised here: an error that its frames know keeps the body they know, too
+            raise ApiError(read.status, read.message, param=read.param, code=read.code)
         self._counters.estimated_prompts += read.estimated
         return read.parsed, LongBody(body, read.places)
 
@@ -94,7 +96,7 @@ class ReadingRoom:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
         for _, _, waiting in self._waiting:
-            _refuse(waiting, _unavailable("the gateway is stopping"))
+            _tell(waiting, _unavailable("the gateway is stopping"))
         self._waiting.clear()
         await self._end_reader()
 
@@ -105,20 +107,15 @@ class ReadingRoom:
                 continue
             try:
                 answer = await self._read_one(waiting)
-            except ApiError as error:
-                self._counters.bodies_unread += 1
-                _refuse(waiting, error)
-            except BaseException as error:
-                _refuse(waiting, error if isinstance(error, Exception) else _unavailable("the gateway is stopping"))
+            except asyncio.CancelledError:
+                _tell(waiting, _unavailable("the gateway is stopping"))
+                raise
+            except Exception:
+                _log.exception("reading a long body failed")
+                _tell(waiting, Unread(500, "internal error of the gateway", None, "internal_error"))
                 await self._end_reader()  # it may be in the middle of a job
-                if not isinstance(error, Exception):
-                    raise
             else:
-                self._counters.long_bodies += 1
-                if isinstance(answer, Unread):
-                    _refuse(waiting, ApiError(answer.status, answer.message, param=answer.param, code=answer.code))
-                elif not waiting.answer.done():
-                    waiting.answer.set_result(answer)
+                _tell(waiting, answer)
 
     async def _read_one(self, waiting: _Waiting) -> Read | Unread:
         job = Job(waiting.chat, waiting.caller, list(self._matching.by_text), waiting.body.size_bytes)
@@ -127,7 +124,9 @@ class ReadingRoom:
                 async with asyncio.timeout(self._limits.reading_s):
                     await self.open()
                     assert self._reader is not None
-                    return await self._reader.read(job, waiting.body)
+                    answer = await self._reader.read(job, waiting.body)
+                self._counters.long_bodies += 1
+                return answer
             except ReaderLostError:
                 self._counters.readers_lost += 1
                 _log.error("the reader of long bodies has ended by itself; another one is started")
@@ -140,7 +139,8 @@ class ReadingRoom:
             except OSError as error:
                 _log.error("no reader of long bodies can be started: %s", error)
                 break
-        raise _unavailable("this body could not be read")
+        self._counters.bodies_unread += 1
+        return _unavailable("this body could not be read")
 
     async def _end_reader(self) -> None:
         reader, self._reader = self._reader, None
@@ -158,10 +158,10 @@ class ReadingRoom:
         return Setup(models, self._trust)
 
 
-def _unavailable(message: str) -> ApiError:
-    return ApiError(503, message, code="body_not_read")
+def _unavailable(message: str) -> Unread:
+    return Unread(503, message, None, "body_not_read")
 
 
-def _refuse(waiting: _Waiting, error: Exception) -> None:
+def _tell(waiting: _Waiting, answer: Read | Unread) -> None:
     if not waiting.answer.done():
-        waiting.answer.set_exception(error)
+        waiting.answer.set_result(answer)
