@@ -44,7 +44,7 @@ class GatewayBench:
     seconds: float = 5.0
     warm_s: float = 2.0
     step_s: float = 0.001
-    relays: tuple[int, ...] = (1,)
+    relays: tuple[int, ...] = (0,)
     peers: Path = field(default_factory=default_peers)
     only: tuple[str, ...] = ()
 

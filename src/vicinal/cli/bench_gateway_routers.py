@@ -92,12 +92,11 @@ def environment() -> Mapping[str, str]:
 
 
 def _vicinal(relays: int) -> Router:
-    name = "vicinal" if relays == 1 else f"vicinal, {relays} relays"
-    extra = [] if relays == 1 else ["--relays", str(relays)]
+    name = f"vicinal, {relays} relays" if relays else "vicinal"
 
     def command(at: Setting) -> list[str]:
         config = at.write("vicinal.toml", _vicinal_config(at))
-        return [sys.executable, "-m", "vicinal.cli.main", "serve", "--config", config, *extra]
+        return [sys.executable, "-m", "vicinal.cli.main", "serve", "--config", config, "--relays", str(relays)]
 
     return Router(name, "policy cost, tokens, record on, inferred index", command)
 
