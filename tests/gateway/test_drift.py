@@ -7,6 +7,7 @@ import pytest
 from tests.gateway.test_exchange import answers, streams
 from vicinal.domain.events import RequestFinished
 from vicinal.gateway.prompt_reader import ServedModel
+from vicinal.gateway.prompts import pack
 
 OURS = 4
 
@@ -14,8 +15,8 @@ OURS = 4
 class Words:
     """A token per word."""
 
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        return list(range(len(text.split())))
+    def packed(self, text: str, *, add_special_tokens: bool = True) -> bytes:
+        return pack(list(range(len(text.split()))))
 
 
 MODELS = (ServedModel("m", 4, 1000, Words()),)

@@ -17,6 +17,7 @@ from vicinal.gateway.errors import ApiError
 from vicinal.gateway.matching import Matching
 from vicinal.gateway.parse import RequestParser
 from vicinal.gateway.prompt_reader import ServedModel
+from vicinal.gateway.prompts import pack
 from vicinal.kvindex.hashing import chain
 from vicinal.tokenizer.errors import ChatError
 from vicinal.tokenizer.kinds import PromptKind
@@ -25,18 +26,14 @@ from vicinal.tokenizer.kinds import PromptKind
 class Letters:
     """A tokenizer with one token per character; a chat is its contents, each after its role's first letter."""
 
-    def encode(self, text: str, *, add_special_tokens=True) -> list[int]:
-        return [ord(c) for c in text] if add_special_tokens else [ord(c) for c in text if c != "^"]
+    def packed(self, text: str, *, add_special_tokens=True) -> bytes:
+        return pack([ord(c) for c in text if add_special_tokens or c != "^"])
 
-    def encode_chat(
-        self, messages, tools=None, add_generation_prompt=True, arguments=None, *, add_special_tokens=False
-    ) -> list[int]:
+    def render_chat(self, messages, tools=None, add_generation_prompt=True, arguments=None) -> str:
         if messages[0]["role"] == "odd":
             raise ChatError("roles must alternate", "messages[0].role")
         text = "".join(m["role"][0] + str(m["content"]) for m in messages)
-        return self.encode(
-            text + ("t" * len(tools or [])) + str(arguments or "") + (">" if add_generation_prompt else "")
-        )
+        return text + ("t" * len(tools or [])) + str(arguments or "") + (">" if add_generation_prompt else "")
 
 
 class Bench:

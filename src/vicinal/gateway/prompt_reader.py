@@ -14,7 +14,7 @@ from vicinal.gateway.errors import ApiError
 from vicinal.gateway.matching import Matching
 from vicinal.gateway.prompts import BYTES_PER_TOKEN, Prompt, Tokenizer, pack, text_only
 from vicinal.gateway.text_hashes import canonical_chat, text_hashes
-from vicinal.kvindex.hashing import chain
+from vicinal.kvindex.hashing import TOKEN_BYTES, chain
 from vicinal.tokenizer.errors import ChatError
 from vicinal.tokenizer.kinds import PromptKind
 
@@ -58,15 +58,10 @@ class PromptReader:
         assert model.tokenizer is not None
         generate = body.add_generation_prompt is not False
         try:
-            ids = model.tokenizer.encode_chat(
-                body.messages,
-                body.tools,
-                generate,
-                body.chat_template_kwargs,
-                add_special_tokens=bool(body.add_special_tokens),
-            )
+            text = model.tokenizer.render_chat(body.messages, body.tools, generate, body.chat_template_kwargs)
         except ChatError as error:
             raise ApiError(400, str(error), param=error.param) from None
+        ids = model.tokenizer.packed(text, add_special_tokens=bool(body.add_special_tokens))
         return _by_tokens(ids, model, extra_keys, kind)
 
     def completion(
@@ -78,13 +73,13 @@ class PromptReader:
             return ReadPrompt(sum(count.tokens for count in counts), all(count.exact for count in counts))
         prompt = prompts[0]
         if not isinstance(prompt, str):
-            ids, kind = prompt, None
+            ids, kind = pack(prompt), None
         elif self._tokenises(model, PromptKind.PLAIN):
             ids, kind = self._ids(prompt, body, model), PromptKind.PLAIN
         else:
             return self._by_text(_bytes(prompt), model, extra_keys)
         if body.truncate_prompt_tokens is not None:  # the engine cuts its beginning off
-            return ReadPrompt(len(ids), exact=False)
+            return ReadPrompt(len(ids) // TOKEN_BYTES, exact=False)
         return _by_tokens(ids, model, extra_keys, kind)
 
     def _tokenises(self, model: ServedModel, kind: PromptKind) -> bool:
@@ -94,13 +89,14 @@ class PromptReader:
         if not isinstance(prompt, str):
             return ReadPrompt(len(prompt), exact=True)
         if self._tokenises(model, PromptKind.PLAIN):
-            return ReadPrompt(len(self._ids(prompt, body, model)), exact=True)
+            return ReadPrompt(len(self._ids(prompt, body, model)) // TOKEN_BYTES, exact=True)
         self._counters.estimated_prompts += 1
         return ReadPrompt(_estimate(_bytes(prompt)), exact=False)
 
-    def _ids(self, prompt: str, body: CompletionBody, model: ServedModel) -> list[int]:
+    def _ids(self, prompt: str, body: CompletionBody, model: ServedModel) -> bytes:
+        """Packed."""
         assert model.tokenizer is not None
-        return model.tokenizer.encode(prompt, add_special_tokens=body.add_special_tokens is not False)
+        return model.tokenizer.packed(prompt, add_special_tokens=body.add_special_tokens is not False)
 
     def _by_text(self, text: bytes, model: ServedModel, extra_keys: tuple[bytes, ...]) -> ReadPrompt:
         self._counters.estimated_prompts += 1
@@ -108,11 +104,10 @@ class PromptReader:
         return ReadPrompt(_estimate(text), exact=False, hashes=hashes, by_text=True)
 
 
-def _by_tokens(
-    ids: list[int], model: ServedModel, extra_keys: tuple[bytes, ...], kind: PromptKind | None
-) -> ReadPrompt:
-    hashes = chain(pack(ids), model.block_tokens, extra_keys=extra_keys)
-    return ReadPrompt(len(ids), exact=True, hashes=hashes, kind=kind)
+def _by_tokens(ids: bytes, model: ServedModel, extra_keys: tuple[bytes, ...], kind: PromptKind | None) -> ReadPrompt:
+    """`ids` are packed."""
+    hashes = chain(ids, model.block_tokens, extra_keys=extra_keys)
+    return ReadPrompt(len(ids) // TOKEN_BYTES, exact=True, hashes=hashes, kind=kind)
 
 
 def _estimate(text: bytes) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 from vicinal.gateway.bodies import TokenId, decode
 from vicinal.gateway.errors import ApiError
+from vicinal.tokenizer import probes
 
 BYTES_PER_TOKEN = 4
 """For prompts whose tokens cannot be known here: a common figure for English text with today's vocabularies."""
@@ -21,23 +22,22 @@ _id_lists = msgspec.json.Decoder(list[list[TokenId]])
 Prompt = str | list[int]
 
 
-class Tokenizer(Protocol):
-    """What the gateway needs of a model's tokenizer (vicinal.tokenizer)."""
+class Tokenizer(probes.Tokenizer, Protocol):
+    """What the gateway needs of a model's tokenizer (vicinal.tokenizer), beside what it compares with engines."""
 
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of `text`, as a rule with the special tokens that an engine adds to a plain prompt."""
+    def packed(self, text: str, *, add_special_tokens: bool = True) -> bytes:
+        """Token ids of `text` as little-endian uint32, as a rule with the special tokens that an engine adds to a plain
+        prompt."""
         ...
 
-    def encode_chat(
+    def render_chat(
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         arguments: Mapping[str, Any] | None = None,
-        *,
-        add_special_tokens: bool = False,
-    ) -> list[int]:
-        """Token ids of the chat as the model's template renders it. Raises ChatError when they do not fit it."""
+    ) -> str:
+        """The chat as the model's template renders it. Raises ChatError when it does not fit the template."""
         ...
 
 

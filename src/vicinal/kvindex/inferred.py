@@ -57,7 +57,7 @@ class InferredBlocks:
         here.blocks += self._index.blocks_held(slot) - held
         here.last_s = now
         blocks = unpack(hashes)
-        for last in here.used.keys() & set(blocks):
+        for last in [block for block in blocks if block in here.used]:
             del here.used[last]
         here.used[blocks[-1]] = hashes, now
         while here.blocks > blocks_max and len(here.used) > 1:

@@ -3,6 +3,7 @@
 Which of them it is stays visible (`name`), because a fall-back costs the gateway's core much of its time.
 """
 
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +27,10 @@ class Backend(Protocol):
 
     def encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
 
+    def packed(self, text: str, add_special_tokens: bool) -> bytes:
+        """The same ids as little-endian uint32."""
+        ...
+
     def decode(self, ids: list[int], skip_special_tokens: bool) -> str: ...
 
 
@@ -44,6 +49,9 @@ class Fastokens:
         ids: list[int] = self.inner.encode(text, add_special_tokens=add_special_tokens).ids
         return ids
 
+    def packed(self, text: str, add_special_tokens: bool) -> bytes:
+        return bytes(self.inner.encode_batch_flat([text], add_special_tokens=add_special_tokens)[0])
+
     def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
         return str(self.inner.decode(ids, skip_special_tokens=skip_special_tokens))
 
@@ -61,6 +69,10 @@ class HuggingFace:
 
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
         return list(self.inner.encode(text, add_special_tokens=add_special_tokens).ids)
+
+    def packed(self, text: str, add_special_tokens: bool) -> bytes:
+        ids = self.encode(text, add_special_tokens)
+        return struct.pack(f"<{len(ids)}I", *ids)
 
     def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
         return str(self.inner.decode(ids, skip_special_tokens=skip_special_tokens))

@@ -46,6 +46,7 @@ class ChatTemplate:
         try:
             self.takes_parts = _walks_over_content(environment.parse(source))
             self._template = environment.from_string(source)
+            self._template.globals = dict(self._template.globals)  # a ChainMap, which each rendering would walk slowly
         except jinja2.TemplateSyntaxError as error:
             raise TokenizerError(f"chat template, line {error.lineno}: {error.message}") from None
         self._special_tokens = dict(special_tokens)

@@ -59,6 +59,10 @@ class Tokenizer:
         """Token ids of a plain prompt; see the module's docstring for `add_special_tokens`."""
         return self.inner.encode(text, add_special_tokens)
 
+    def packed(self, text: str, *, add_special_tokens: bool = True) -> bytes:
+        """What `encode` gives, as little-endian uint32: the form that hashes are chained over."""
+        return self.inner.packed(text, add_special_tokens)
+
     def encode_chat(
         self,
         messages: Sequence[Mapping[str, Any]],
