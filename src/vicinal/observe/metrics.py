@@ -8,7 +8,7 @@ share "other". A figure that an engine does not give has no series; it is never 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -19,6 +19,7 @@ from vicinal.domain.ids import EndpointId
 from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Action, Leg
 from vicinal.domain.report import EndpointReport
+from vicinal.observe.counted import Counted, Spread
 
 TENANTS_MAX = 100
 OTHER = "other"
@@ -55,14 +56,14 @@ class Metrics:
         self._feeds = _Feeds()
         registry.register(self._feeds)
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"vicinal_{name}", text, labels, registry=registry)
+        def counter(name: str, text: str, *labels: str) -> Counted:
+            return Counted(f"vicinal_{name}", text, labels, registry)
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(f"vicinal_{name}", text, labels, registry=registry)
 
-        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(f"vicinal_{name}_seconds", text, labels, buckets=buckets, registry=registry)
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Spread:
+            return Spread(f"vicinal_{name}_seconds", text, buckets, labels, registry)
 
         self._decisions = counter("scheduler_decisions", "Decisions made", "policy", "leg", "action")
         self._tenant_decisions = counter("tenant_decisions", "Decisions made for a tenant", "tenant")
@@ -84,11 +85,12 @@ class Metrics:
         self._cached_predicted = counter(
             "cache_predicted_tokens", "Prompt tokens predicted to be reused, same requests"
         )
-        self._prefix_error = Histogram(
+        self._prefix_error = Spread(
             "vicinal_prefix_prediction_error",
             "Prompt tokens reused minus predicted, absolute",
-            buckets=_ERROR_TOKENS,
-            registry=registry,
+            _ERROR_TOKENS,
+            (),
+            registry,
         )
         self._prefix_checks = counter("prefix_checks", "Predictions of reuse by how they came out", "endpoint", "cause")
         self._prefix_missed = counter(
@@ -126,15 +128,16 @@ class Metrics:
             for gauge in self._per_endpoint:
                 with suppress(KeyError):
                     gauge.remove(gone)
-            for labelled in (self._prefix_checks, self._prefix_missed, self._promised, self._by_source):
-                labelled.remove_by_labels({"endpoint": gone})
+            self._by_source.remove_by_labels({"endpoint": gone})
+            for counted in (self._prefix_checks, self._prefix_missed, self._promised):
+                counted.forget(gone)
         self._fleet = present
 
     def decided(self, decision: Decision, seconds: float | None = None) -> None:
         """A decision was made; `seconds` is how long that took, if it was measured."""
         action = decision.chosen.plan.action
-        self._decisions.labels(decision.policy, decision.leg.value, action.value).inc()
-        self._tenant_decisions.labels(self._tenant(decision.tenant_id)).inc()
+        self._decisions.inc(decision.policy, decision.leg.value, action.value)
+        self._tenant_decisions.inc(self._tenant(decision.tenant_id))
         self._queue.set(decision.queue_length)
         if seconds is not None:
             self._latency.observe(seconds)
@@ -146,24 +149,24 @@ class Metrics:
                 self._held.observe(decision.at_s - decision.arrived_s)
         else:
             plan = decision.chosen.plan
-            self._promised.labels(plan.decode, "moved").inc(plan.moved_tokens)
-            self._promised.labels(plan.decode, "held").inc(plan.held_tokens)
+            self._promised.inc(plan.decode, "moved", by=plan.moved_tokens)
+            self._promised.inc(plan.decode, "held", by=plan.held_tokens)
         if action is Action.REMOTE_READ:
             self._reads.inc()
         elif action is Action.MIGRATE and decision.leg is not Leg.DECODE:
             self._migrations.inc()
         for verdict in decision.verdicts:
-            self._verdicts.labels(verdict.rule.value).inc()
+            self._verdicts.inc(verdict.rule.value)
 
     def observed(self, seen: Observation) -> None:
         """A request that the core took is over. A copy is no client's request, and counts for itself alone."""
         if seen.copy_to is not None:
-            self._copies.labels(str(seen.ending)).inc()
+            self._copies.inc(str(seen.ending))
             return
         self._ended(seen.ending)
         failures = max(0, seen.attempts - 1) + (seen.ending in _BROKEN)
         if failures:
-            self._failures.inc(failures)
+            self._failures.inc(by=failures)
         if seen.ttft_s is not None:
             self._ttft.observe(seen.ttft_s)
             if seen.ending == Ending.DONE:
@@ -174,8 +177,8 @@ class Metrics:
         self._compare("tpot", seen.predicted_tpot_s, seen.tpot_s)
         self._compare("prefill", seen.predicted_prefill_s, seen.prefill_s)
         if seen.cached_tokens is not None and seen.predicted_cached_tokens is not None:
-            self._cached.inc(seen.cached_tokens)
-            self._cached_predicted.inc(seen.predicted_cached_tokens)
+            self._cached.inc(by=seen.cached_tokens)
+            self._cached_predicted.inc(by=seen.predicted_cached_tokens)
         self._check_prefix(seen)
 
     def reported(self, report: EndpointReport) -> None:
@@ -200,7 +203,7 @@ class Metrics:
         self._queue.set(requests)
 
     def warned(self, warning: Warn) -> None:
-        self._warnings.labels(warning.kind).inc()
+        self._warnings.inc(warning.kind)
 
     def follow(self, endpoint: EndpointId, feed: str, counts: Mapping[str, int]) -> None:
         """Expose a feed's `counts`, as they are at each exposition; `feed` is for example "kv_events"."""
@@ -215,24 +218,24 @@ class Metrics:
         return generate_latest(self.registry)
 
     def _ended(self, ending: str) -> None:
-        self._requests.labels(str(ending)).inc()
+        self._requests.inc(str(ending))
         if ending in _REFUSED:
-            self._rejects.labels(str(ending)).inc()
+            self._rejects.inc(str(ending))
 
     def _compare(self, figure: str, predicted: float | None, seen: float | None) -> None:
         if predicted is not None and seen is not None:
-            self._error.labels(figure).observe(abs(seen - predicted))
+            self._error.observe(abs(seen - predicted), figure)
 
     def _check_prefix(self, seen: Observation) -> None:
         """Whether reuse came out as predicted. An endpoint that has left gets no series."""
         if seen.reuse is None or seen.prefill not in self._fleet:
             return
-        self._prefix_checks.labels(seen.prefill, seen.reuse.value).inc()
+        self._prefix_checks.inc(seen.prefill, seen.reuse.value)
         if seen.cached_tokens is not None and seen.predicted_cached_tokens is not None:
             missed = abs(seen.cached_tokens - seen.predicted_cached_tokens)
             self._prefix_error.observe(missed)
             if missed:
-                self._prefix_missed.labels(seen.prefill, seen.reuse.value).inc(missed)
+                self._prefix_missed.inc(seen.prefill, seen.reuse.value, by=missed)
 
     def _hbm_bytes(self, report: EndpointReport) -> float | None:
         known = self._fleet.get(report.endpoint)
