@@ -10,6 +10,7 @@ Where the hand-off is concurrent the core dispatches both legs at once: the pref
 decode leg uses that, and the client reads the decode leg while the prefill leg may still be under way.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -121,14 +122,12 @@ class Exchange:
 
     # what the engine does (LegOwner)
 
-    def stream_opened(self, leg: StreamLeg, content_type: bytes, first: bytes) -> None:
+    def stream_opened(self, leg: StreamLeg, content_type: bytes, first: bytes) -> Callable[[bytes], None]:
         self._legs.forget_body()  # what its client has begun to read cannot be begun anew
         self._responder.start(200, content_type, id_line(self.id))
         self._responder.write(first)
         self._shared.link.post(FirstToken(self.id, leg.attempt))
-
-    def stream_bytes(self, chunk: bytes) -> None:
-        self._responder.write(chunk)
+        return self._responder.write
 
     def stream_ended(self, leg: StreamLeg) -> None:
         if not leg.tally.complete:

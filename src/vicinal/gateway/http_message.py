@@ -57,8 +57,3 @@ def response_head(
         framing,
         b"" if keep_alive else b"Connection: close\r\n",
     )
-
-
-def chunk_of(data: bytes) -> bytes:
-    """`data` (not empty: an empty chunk would end the body) as one chunk of a chunked body."""
-    return b"%x\r\n%b\r\n" % (len(data), data)

@@ -4,6 +4,7 @@ A `HeldLeg` keeps the answer until it is whole, so an engine that dies in the mi
 `StreamLeg` does so until the first event is whole, and then passes bytes through as they are.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from vicinal.domain.plan import Leg
@@ -19,9 +20,9 @@ _FIRST_EVENT_BYTES = 64 * 1024
 class LegOwner(Protocol):
     """The exchange, as its leg sees it. Each leg ends with exactly one of the last four."""
 
-    def stream_opened(self, leg: "StreamLeg", content_type: bytes, first: bytes) -> None: ...
-
-    def stream_bytes(self, chunk: bytes) -> None: ...
+    def stream_opened(self, leg: "StreamLeg", content_type: bytes, first: bytes) -> Callable[[bytes], None]:
+        """Returns where the bytes that follow go."""
+        ...
 
     def stream_ended(self, leg: "StreamLeg") -> None: ...
 
@@ -80,24 +81,24 @@ class StreamLeg(HeldLeg):
     def __init__(self, owner: LegOwner, leg: Leg, attempt: int, answer_bytes: int, errors: ErrorRules) -> None:
         super().__init__(owner, leg, attempt, answer_bytes, errors)
         self.tally = StreamTally(errors)
-        self.opened = False
         self._streaming = False
+        self._pass_on: Callable[[bytes], None] | None = None
 
     def head(self, status: int, content_type: bytes) -> None:
         super().head(status, content_type)
         self._streaming = status == 200 and content_type.startswith(b"text/event-stream")
 
     def data(self, chunk: bytes) -> None:
-        if self.opened:
+        if self._pass_on is not None:
             self.tally.add(chunk)
-            self._owner.stream_bytes(chunk)
+            self._pass_on(chunk)
         elif self._streaming:
             self._hold_first_event(chunk)
         else:
             super().data(chunk)
 
     def end(self) -> None:
-        if self.opened:
+        if self._pass_on is not None:
             self._owner.stream_ended(self)
         elif self._streaming:
             self._owner.leg_failed(self, "the engine's stream ended before its first event")
@@ -117,6 +118,5 @@ class StreamLeg(HeldLeg):
             self._owner.refused_in_stream(self, error)
             return
         self._held = []
-        self.opened = True
         self.tally.add(first)
-        self._owner.stream_opened(self, self._content_type, first)
+        self._pass_on = self._owner.stream_opened(self, self._content_type, first)

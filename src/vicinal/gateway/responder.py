@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from vicinal.gateway.http_message import LAST_CHUNK, chunk_of, response_head
+from vicinal.gateway.http_message import LAST_CHUNK, response_head
 
 
 class ClientListener(Protocol):
@@ -77,9 +77,9 @@ class Responder:
 
     def write(self, data: bytes) -> None:
         """The next bytes of a started answer."""
-        if self.done or not data:
+        if self.done or not data:  # an empty chunk would end the body
             return
-        self._wire.write(chunk_of(data) if self._chunked else data)
+        self._wire.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def finish(self, *, close: bool = False) -> None:
         """The end of a started answer; with `close`, the connection ends too."""

@@ -10,22 +10,26 @@ _EVENT_END = b"\n\n"
 
 
 class StreamTally:
-    """A JSON string has no raw line end, so an empty line ends an event, whatever text the event carries."""
+    """A JSON string has no raw line end, so an empty line ends an event, whatever text the event carries.
 
-    __slots__ = ("_errors", "_events", "_tail")
+    A token's few bytes are only kept as they pass, and looked at with those of the next ones.
+    """
+
+    __slots__ = ("_errors", "_events", "_new", "_new_bytes", "_seen")
 
     def __init__(self, errors: ErrorRules) -> None:
         self._errors = errors
         self._events = 0
-        self._tail = b""
+        self._seen = b""
+        self._new: list[bytes] = []
+        self._new_bytes = 0
 
     def add(self, chunk: bytes) -> None:
         """The next bytes, cut anywhere."""
-        tail = self._tail
-        if chunk[0] == 10 and tail[-1:] == b"\n" and tail[-2:] != _EVENT_END:
-            self._events += 1
-        self._events += chunk.count(_EVENT_END)
-        self._tail = (tail + chunk)[-TAIL_BYTES:]
+        self._new.append(chunk)
+        self._new_bytes += len(chunk)
+        if self._new_bytes > TAIL_BYTES:
+            self._look()
 
     @property
     def complete(self) -> bool:
@@ -47,4 +51,22 @@ class StreamTally:
 
         A lower bound for engines that put several tokens into one event. For streams without a usage event.
         """
+        self._look()
         return max(0, self._events - 1 - int(chat))
+
+    @property
+    def _tail(self) -> bytes:
+        self._look()
+        return self._seen
+
+    def _look(self) -> None:
+        """Count the events that ended in what is new. Of what was seen, its last line end may be half of one."""
+        if not self._new:
+            return
+        seen, new = self._seen, b"".join(self._new)
+        self._new = []
+        self._new_bytes = 0
+        if new[0] == 10 and seen[-1:] == b"\n" and seen[-2:] != _EVENT_END:
+            self._events += 1
+        self._events += new.count(_EVENT_END)
+        self._seen = (seen + new)[-TAIL_BYTES:]

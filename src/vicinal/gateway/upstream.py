@@ -17,12 +17,13 @@ from vicinal.gateway.upstream_connection import Message, Sink, UpstreamConnectio
 class Call:
     """One request to an engine on its way. `cancel` may come at any time; nothing reaches the sink afterwards."""
 
-    __slots__ = ("_connection", "_opening", "_paused", "address", "message", "over", "retriable", "sink")
+    __slots__ = ("_connection", "_opening", "_paused", "address", "data", "message", "over", "retriable", "sink")
 
     def __init__(self, address: Address, message: Message, sink: Sink) -> None:
         self.address = address
         self.message = message
         self.sink = sink
+        self.data = sink.data  # each token passes here
         self.retriable = False
         self.over = False
         self._paused = False
@@ -32,9 +33,6 @@ class Call:
     def head(self, status: int, content_type: bytes) -> None:
         self.message = b""  # it is not sent again: a long one need not be kept
         self.sink.head(status, content_type)
-
-    def data(self, chunk: bytes) -> None:
-        self.sink.data(chunk)
 
     def end(self) -> None:
         self.over = True

@@ -57,6 +57,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._paused = False
         self._unsent: Iterator[Piece] | None = None
         self._writing_paused = False
+        self._body = []
+        self.on_body = self._body.append  # straight into the list: each token comes here
         self._parser = httptools.HttpResponseParser(self)
         self._reset()
 
@@ -124,7 +126,10 @@ class UpstreamConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.fail(f"the engine's response is not HTTP: {error}")
             return
-        self._deliver(sink)
+        if self._head_ready or self._complete:
+            self._deliver(sink)
+        elif self._body:
+            sink.data(self._taken())
 
     def connection_lost(self, exc: Exception | None) -> None:
         sink, self._sink = self._sink, None
@@ -148,9 +153,6 @@ class UpstreamConnection(asyncio.Protocol):
         self._keep_alive = bool(self._parser.should_keep_alive())
         self._head_ready = self._status >= 200  # 1xx only announces the response
 
-    def on_body(self, data: bytes) -> None:
-        self._body.append(data)
-
     def on_message_complete(self) -> None:
         if self._status >= 200:
             self._complete = True
@@ -163,6 +165,12 @@ class UpstreamConnection(asyncio.Protocol):
             else:
                 self._transport.write(piece)
 
+    def _taken(self) -> bytes:
+        body = self._body
+        taken = body[0] if len(body) == 1 else b"".join(body)
+        body.clear()
+        return taken
+
     def _deliver(self, sink: Sink) -> None:
         """Hand over what a read brought. A sink may cancel the call at any step, hence the checks in between."""
         if self._head_ready:
@@ -170,8 +178,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._head_seen = True
             sink.head(self._status, self._content_type)
         if self._body and self._sink is sink:
-            body, self._body = self._body, []
-            sink.data(body[0] if len(body) == 1 else b"".join(body))
+            sink.data(self._taken())
         if self._complete and self._sink is sink:
             self._sink = None
             keep_alive = self._keep_alive and self._framed and not self._transport.is_closing()
@@ -195,4 +202,4 @@ class UpstreamConnection(asyncio.Protocol):
         self._head_ready = False
         self._head_seen = False
         self._complete = False
-        self._body = []
+        self._body.clear()
