@@ -371,3 +371,31 @@ def test_too_long_names_the_counts() -> None:
         Bench().completion({"model": "m", "prompt": [1] * 20})
     assert refused.value.code == "context_length_exceeded"
     assert Bench().completion({"model": "m", "prompt": [1] * 19}).request.max_output_tokens == 1
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=60), st.sampled_from(["", " ", "\n  "]))
+def test_too_many_ids_are_counted_without_reading_them(ids, gap) -> None:
+    text = f"{gap},".join(f"{gap}{each}" for each in ids)
+    raw = f'{{"model": "m", "prompt": [{text}{gap}]}}'.encode()
+    if len(ids) < 20:  # the model takes 20 tokens, one of them the answer's
+        if ids:
+            assert Bench().completion(raw).request.prompt_tokens == len(ids)
+        return
+    with pytest.raises(ApiError) as refused:
+        Bench().completion(raw)
+    assert refused.value.code == "context_length_exceeded"
+    assert f"has {len(ids)} and" in refused.value.message
+
+
+def test_ids_that_the_engine_cuts_are_not_refused_for_their_number() -> None:
+    body = {"model": "m", "prompt": list(range(50)), "truncate_prompt_tokens": 10}
+    assert not Bench().completion(body).request.exact
+
+
+@pytest.mark.parametrize(
+    "prompt", ['[1,2,"a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z,0,1,2,3,4,5"]', "[1,2,,,,"]
+)
+def test_a_list_that_is_not_of_ids_is_refused_however_its_commas_are_counted(prompt) -> None:
+    with pytest.raises(ApiError) as refused:
+        Bench().completion(f'{{"model": "m", "prompt": {prompt}}}'.encode())
+    assert refused.value.status == 400

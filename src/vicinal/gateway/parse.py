@@ -16,7 +16,7 @@ from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.matching import Matching
 from vicinal.gateway.prompt_reader import PromptReader, ReadPrompt, ServedModel
-from vicinal.gateway.prompts import decode_prompts
+from vicinal.gateway.prompts import counted_ids, decode_prompts
 from vicinal.gateway.trust import TrustGroups
 from vicinal.tokenizer.kinds import PromptKind
 
@@ -70,6 +70,10 @@ class RequestParser:
         """A body of `/v1/completions`."""
         decoded = decode_completion(body)
         model = self._model(decoded.model, caller)
+        if decoded.truncate_prompt_tokens is None:
+            ids = counted_ids(decoded.prompt, model.model_tokens_max - 1)
+            if ids is not None:
+                raise _too_long(model, ids, "prompt")
         prompts = decode_prompts(decoded.prompt)
         salt = self._salt(decoded, caller)
         prompt = self._prompts.completion(decoded, prompts, model, _extra_keys(salt))
@@ -122,13 +126,7 @@ class RequestParser:
         room = model.model_tokens_max - prompt.tokens
         if prompt.exact and splittable and room < 1:
             # several prompts have a limit each, and an estimate is no fact: there the engine decides
-            raise ApiError(
-                400,
-                f"This model's maximum context length is {model.model_tokens_max} tokens, but the prompt has "
-                f"{prompt.tokens} and needs room for at least 1 more. Shorten the prompt.",
-                param=prompt_field,
-                code="context_length_exceeded",
-            )
+            raise _too_long(model, prompt.tokens, prompt_field)
         room = max(1, room)
         limit = room if max_tokens is None else min(max_tokens, room)
         return Request(
@@ -146,6 +144,16 @@ class RequestParser:
             exact=prompt.exact,
             inferred_only=prompt.by_text,
         )
+
+
+def _too_long(model: ServedModel, tokens: int, field: str) -> ApiError:
+    return ApiError(
+        400,
+        f"This model's maximum context length is {model.model_tokens_max} tokens, but the prompt has "
+        f"{tokens} and needs room for at least 1 more. Shorten the prompt.",
+        param=field,
+        code="context_length_exceeded",
+    )
 
 
 def _extra_keys(salt: str | None) -> tuple[bytes, ...]:

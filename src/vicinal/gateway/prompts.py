@@ -14,6 +14,8 @@ from vicinal.tokenizer import probes
 BYTES_PER_TOKEN = 4
 """For prompts whose tokens cannot be known here: a common figure for English text with today's vocabularies."""
 
+_DIGITS = frozenset("0123456789")
+
 _text = msgspec.json.Decoder(str)
 _ids = msgspec.json.Decoder(list[TokenId])
 _texts = msgspec.json.Decoder(list[str])
@@ -58,6 +60,21 @@ def decode_prompts(raw: msgspec.Raw) -> list[Prompt]:
     if not prompts or any(isinstance(p, list) and not p for p in prompts):
         raise ApiError(400, "prompt must not be empty", param="prompt")
     return prompts
+
+
+def counted_ids(raw: msgspec.Raw, above: int) -> int | None:
+    """How many ids `prompt` has, if it is one list of more than `above` ids; None where that is not plain to see.
+
+    Found by counting commas, many times faster than decoding. A list that is not of ids may be counted too: it is
+    refused for its length, and would have been for what is in it.
+    """
+    if len(memoryview(raw)) <= 2 * above:  # an id and its comma are two bytes at least
+        return None
+    first, second = _opening(memoryview(raw))
+    if first != "[" or second not in _DIGITS:
+        return None
+    count = bytes(raw).count(b",") + 1
+    return count if count > above else None
 
 
 def pack(ids: list[int]) -> bytes:

@@ -30,6 +30,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _ANSWERS_IN_A_ROW = 64
 """So many pipelined requests are answered from memory before other connections have their turn."""
 _WRITE_BUFFER_BYTES = 64 * 1024
+_TURN_BYTES = 64 * 1024
+"""After a read of so much other connections have their turn: libuv would read up to 32 times in a row."""
 _TOO_SLOW = {Phase.HEAD: RefusalKind.HEAD_TOO_SLOW, Phase.BODY: RefusalKind.BODY_TOO_SLOW}
 
 
@@ -90,6 +92,9 @@ class ServerConnection(asyncio.Protocol):
             self._advance()
         else:
             self._keep_or_stop_reading()
+        if len(data) >= _TURN_BYTES and not self._reading_paused and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._loop.call_soon(self._next_turn)
 
     def eof_received(self) -> bool:
         self._count_cut()
@@ -224,6 +229,10 @@ class ServerConnection(asyncio.Protocol):
         self._answering = responder
         again = b"Retry-After: 1\r\n" if refusal.status == 503 else b""
         responder.respond(refusal.status, JSON, error_body(refusal.status, refusal.message), again)
+
+    def _next_turn(self) -> None:
+        if not self._reading_paused and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _part(self) -> None:
         """Close after the answer; when a request was cut short, first drop what still comes of it, because closing
