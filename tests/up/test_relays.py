@@ -231,4 +231,6 @@ async def test_all_relays_answer_in_one_list_of_models(tmp_path: Path) -> None:
                 async with w.http.get(f"{w.url}/health") as answer:
                     if answer.status == 200:
                         break
+                    assert answer.status == 503
                 await asyncio.sleep(0.02)
+        assert len((await w.state())["relays"]) == 3, "not well before all are there"

@@ -21,21 +21,27 @@ from vicinal.wiring.watching import FileWatch
 
 
 def core(
-    *, config: Path, socket: Path, api_port: int, admin_port: int | None = None, capture: Path | None = None
+    *,
+    config: Path,
+    socket: Path,
+    relays: int,
+    api_port: int,
+    admin_port: int | None = None,
+    capture: Path | None = None,
 ) -> None:
     """The scheduler's process of `vicinal serve --relays N`, which starts it."""
     loaded = load(config, os.environ)
     server = replace(loaded.server, port=api_port)
     if admin_port is not None:
         server = replace(server, admin_port=admin_port)
-    run(_core(config, loaded, replace(loaded, server=server), socket, capture))
+    run(_core(config, loaded, replace(loaded, server=server), socket, relays, capture))
 
 
-async def _core(path: Path, loaded: Config, config: Config, socket: Path, capture: Path | None) -> None:
+async def _core(path: Path, loaded: Config, config: Config, socket: Path, relays: int, capture: Path | None) -> None:
     socket.unlink(missing_ok=True)  # of a core that was killed
     watch = ConfigWatch(path, os.environ, loaded)
     keys = FileWatch(lambda: access_files(config))
-    live = LiveSystem(config, ModelClock(), capture, front=lambda core: RelaysFront(core, socket))
+    live = LiveSystem(config, ModelClock(), capture, front=lambda core: RelaysFront(core, socket, relays))
     sources = FleetSources(config, live, os.environ)
 
     def ask() -> None:

@@ -81,11 +81,17 @@ class HereFront:
 
 
 class RelaysFront:
-    """Clients come to relays, which come to the socket at `path`. The core's gateway carries copies only."""
+    """Clients come to `relays` relays, which come to the socket at `path`. The core's gateway carries copies only.
 
-    def __init__(self, core: Core, path: Path) -> None:
+    Until all relays have come, none should be sent requests: clients that keep their connections would stay with the
+    first one to listen.
+    """
+
+    def __init__(self, core: Core, path: Path, relays: int) -> None:
         self._core = core
         self._path = path
+        self._relays = relays
+        self._complete = False
         self._differed = 0
         side = CoreSide(core.post, lambda: core.fleet, self._beat, vicinal.__version__, self._counted)
         self._links = RelayLinks(side, core.gateway.perform)
@@ -121,7 +127,12 @@ class RelaysFront:
     def _beat(self) -> Beat:
         by_text = self._core.gateway.matching.by_text
         words = tuple(ByText(model, kind.value, reason) for (model, kind), reason in by_text.items())
-        return Beat(self._core.unready(), words)
+        return Beat(self._starting() or self._core.unready(), words)
+
+    def _starting(self) -> str:
+        here = len([*self._links.shown()])
+        self._complete = self._complete or here >= self._relays
+        return "" if self._complete else f"{here} of {self._relays} relays are up"
 
     def _counted(self) -> None:
         """A relay found that an engine counts other tokens than it does."""

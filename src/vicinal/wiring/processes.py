@@ -39,7 +39,9 @@ class Processes:
         number = self._port.getsockname()[1]
         common = ["--config", str(path), "--socket", at]
         captured = [] if capture is None else ["--capture", str(capture)]
-        self.core = KeptChild("the scheduler", ["core", *common, "--api-port", str(number), *captured])
+        self.core = KeptChild(
+            "the scheduler", ["core", *common, "--relays", str(relays), "--api-port", str(number), *captured]
+        )
         self.relays = tuple(
             KeptChild(f"relay-{n}", ["relay", *common, "--name", f"relay-{n}", "--port", str(number)])
             for n in range(1, relays + 1)

@@ -118,7 +118,9 @@ class RelayLinks:
         self.counts["connected"] += 1
         self._links[link.name] = link
         link.send(Fleet(self._core.fleet()))
-        link.send(self._core.beat())
+        beat = self._core.beat()
+        for each in self._links.values():  # one more relay may be what the others waited for
+            each.send(beat)
 
     def heard(self, link: "_Link", number: int, message: Up) -> None:
         match message:
