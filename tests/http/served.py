@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 
 from vicinal.gateway.http_message import HttpRequest
 from vicinal.gateway.http_server import HttpServer
+from vicinal.gateway.kind_counts import KindCounts
 from vicinal.gateway.limits import Limits
-from vicinal.gateway.refusals import RefusalCounts
+from vicinal.gateway.refusals import RefusalKind
 from vicinal.gateway.responder import Responder
 
 WAIT_S = 10.0
@@ -18,7 +19,7 @@ class Served:
 
     def __init__(self, limits: Limits) -> None:
         self.seen: list[HttpRequest] = []
-        self.refusals = RefusalCounts()
+        self.refusals = KindCounts(RefusalKind)
         self.server = HttpServer(self._handle, limits, self.refusals.add)
         self.port = 0
 

@@ -170,7 +170,7 @@ async def flood_read(target: Target) -> None:
 async def flood_unread(target: Target) -> None:
     async with wire(target.host, target.port, receive_bytes=4096) as opened:
         opened.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        opened.writer.write(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n" * 2000)
+        opened.writer.write(b"GET /v1/models HTTP/1.1\r\nHost: h\r\n\r\n" * 20_000)
         await asyncio.sleep(target.chance.random() * target.hold_s)
 
 

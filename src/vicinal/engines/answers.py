@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import msgspec
 
 _DONE_EVENT = b"data: [DONE]"
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+_LINE_STARTS = (b"", b"\n")
 
 
 class _Details(msgspec.Struct):
@@ -24,6 +26,7 @@ class _UsageOnly(msgspec.Struct):
 
 
 _usage_only = msgspec.json.Decoder(_UsageOnly)
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,26 @@ def usage_of(body: UsageBody | None) -> Usage:
 
 def whole_usage(body: bytes) -> Usage:
     """Usage of an answer that was not streamed; all None when the body states none or cannot be read."""
+    return usage_if_whole(body) or Usage()
+
+
+def usage_if_whole(body: bytes) -> Usage | None:
+    """The same, but None when the body is no JSON object: an answer that is cut anywhere is none."""
     try:
         return usage_of(_usage_only.decode(body).usage)
+    except msgspec.ValidationError:
+        return Usage() if is_object(body) else None
     except (msgspec.DecodeError, RecursionError):
-        return Usage()
+        return None
+
+
+def is_object(body: bytes) -> bool:
+    """The body is a JSON object, whole."""
+    try:
+        _object.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def stream_usage(tail: bytes) -> Usage:
@@ -61,5 +80,11 @@ def stream_usage(tail: bytes) -> Usage:
 
 
 def stream_is_complete(tail: bytes) -> bool:
-    """True when the last bytes of a stream hold its closing `[DONE]` event."""
-    return _DONE_EVENT in tail[-64:]
+    """True when a stream whose last bytes these are ended with its closing `[DONE]` event, whole.
+
+    A JSON string has no raw line end, so no text that an engine says can look like that event.
+    """
+    event = tail.rstrip(b"\r\n")
+    return (
+        tail.endswith(_EVENT_ENDS) and event.endswith(_DONE_EVENT) and event[: -len(_DONE_EVENT)][-1:] in _LINE_STARTS
+    )

@@ -17,13 +17,14 @@ from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.forwarding import Forwarding
 from vicinal.gateway.http_server import HttpServer
 from vicinal.gateway.keys import KeyRing
+from vicinal.gateway.kind_counts import KindCounts
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.link import CoreLink, RelayEffect
 from vicinal.gateway.matching import Matching
 from vicinal.gateway.parse import RequestParser
 from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.reading.room import ReadingRoom
-from vicinal.gateway.refusals import RefusalCounts
+from vicinal.gateway.refusals import RefusalKind
 from vicinal.gateway.relay import Relay
 from vicinal.gateway.routes import Routes
 from vicinal.gateway.trust import TrustGroups
@@ -62,7 +63,7 @@ class Gateway:
     ) -> None:
         self.limits = limits or Limits()
         self.counters = GatewayCounters()
-        self.refusals = RefusalCounts()
+        self.refusals = KindCounts(RefusalKind)
         self.lengths = OutputLengths()
         self.matching = Matching()
         self.tls = served.tls
@@ -114,4 +115,8 @@ class Gateway:
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """Totals since the start, by metric and kind: what the metrics show of the data path."""
-        return {"gateway_events": asdict(self.counters), "http_refusals": dict(self.refusals.counts)}
+        return {
+            "gateway_events": asdict(self.counters),
+            "http_refusals": dict(self.refusals.counts),
+            "engine_faults": dict(self._pool.faults.counts),
+        }

@@ -21,7 +21,7 @@ from vicinal.domain.ids import RequestId
 from vicinal.domain.outcome import Outcome
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import Request
-from vicinal.engines.answers import Usage, whole_usage
+from vicinal.engines.answers import Usage, is_object, usage_if_whole
 from vicinal.engines.errors import EngineError
 from vicinal.engines.splicing import AnyBody
 from vicinal.gateway.as_stream import as_stream
@@ -39,6 +39,7 @@ _NO_ANSWER = ("abort", "error")
 _NOT_AN_ANSWER = (ValueError, TypeError, AttributeError, RecursionError)
 """What comes of JSON that is no answer: parts that are missing, of other types, or nested too deeply."""
 _REASON_CHARS = 500
+_CUT = "the engine's answer is no JSON object, or a part of one"
 
 
 class Surroundings(Roads, Protocol):
@@ -152,10 +153,11 @@ class Exchange:
             self._refused(leg, leg.errors.of_answer(status, body), status, content_type, body)
         elif leg.leg is Leg.PREFILL:
             self._prefilled(leg, body)
+        elif (usage := usage_if_whole(body)) is None:
+            self.leg_failed(leg, _CUT)
         else:
             self._end()
             self._respond(status, content_type, body)
-            usage = whole_usage(body)
             self._shared.prompt_counts.compare(self._parsed, usage.prompt_tokens)
             self._finished(leg, usage.completion_tokens, usage.cached_tokens)
 
@@ -226,6 +228,9 @@ class Exchange:
         """
         if not error.client_fault:
             self.leg_failed(leg, _reason(status, error), answered=True)
+            return
+        if content_type.startswith(JSON) and not is_object(body):
+            self.leg_failed(leg, _CUT)
             return
         self._end()
         if error.status == status:

@@ -105,6 +105,13 @@ class StreamLeg(HeldLeg):
         else:
             super().end()
 
+    def failed(self, reason: str) -> None:
+        """What breaks after a stream has said that it is done takes nothing from its client."""
+        if self.opened and self.tally.complete:
+            self._owner.stream_ended(self)
+        else:
+            super().failed(reason)
+
     def _hold_first_event(self, chunk: bytes) -> None:
         """vLLM opens a stream before it has a token; only its first event tells whether it will have any."""
         self._held.append(chunk)

@@ -30,13 +30,3 @@ class RefusalKind(StrEnum):
     TOO_MANY_CONNECTIONS = "too_many_connections"
     TOO_MANY_OF_ADDRESS = "too_many_of_address"
     NOT_DRAINED = "not_drained"
-
-
-class RefusalCounts:
-    """Totals by kind since the start, each there from the beginning. `counts` is what `/metrics` and the core read."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {kind.value: 0 for kind in RefusalKind}
-
-    def add(self, kind: RefusalKind) -> None:
-        self.counts[kind.value] += 1

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import Address
+from vicinal.gateway.engine_faults import EngineFault, EngineFaultError
+from vicinal.gateway.kind_counts import KindCounts
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.upstream_connection import Message, Sink, UpstreamConnection
 
@@ -84,12 +86,14 @@ class Call:
 
 
 class UpstreamPool:
-    """Keep-alive connections to all engines. `tls` is for those that are reached with it."""
+    """Keep-alive connections to all engines. `tls` is for those that are reached with it; `faults` counts what they do
+    wrong."""
 
     def __init__(self, limits: Limits, counters: GatewayCounters, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
         self._limits = limits
         self._counters = counters
+        self.faults = KindCounts(EngineFault)
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Address, list[UpstreamConnection]] = {}
         self._busy: dict[UpstreamConnection, Call] = {}
@@ -158,15 +162,17 @@ class UpstreamPool:
         try:
             async with asyncio.timeout(self._limits.connect_s):
                 _, connection = await self._loop.create_connection(
-                    lambda: UpstreamConnection(address, self._loop.time, self._released, self._lost),
+                    lambda: UpstreamConnection(address, self._limits, self._loop.time, self._released, self._lost),
                     address.host,
                     address.port,
                     ssl=self._context() if address.tls else None,
                 )
         except TimeoutError:
+            self.faults.add(EngineFault.CONNECT_TOO_SLOW)
             call.failed(f"no connection to {address.authority} within {self._limits.connect_s:g} s")
             return
         except (OSError, ValueError) as error:  # a host that is no name at all is a ValueError
+            self.faults.add(EngineFault.UNREACHABLE)
             call.failed(f"no connection to {address.authority}: {error}")
             return
         call.opening(None)
@@ -189,21 +195,24 @@ class UpstreamPool:
         else:
             idle.append(connection)
 
-    def _lost(self, connection: UpstreamConnection, sink: Sink | None, answered: bool, reason: str) -> None:
+    def _lost(self, connection: UpstreamConnection, sink: Sink | None, fault: EngineFaultError | None) -> None:
         call = self._busy.pop(connection, None)
         if sink is None:
+            if fault is not None:
+                self.faults.add(fault.kind)
             idle = self._idle.get(connection.address)
             if idle and connection in idle:
                 idle.remove(connection)
             return
-        if call is None or call.over:
+        if call is None or call.over or fault is None:
             return
-        if call.retriable and not answered and not self._closed:
+        if call.retriable and not connection.answered and not self._closed:
             call.retriable = False
             self._counters.stale_retries += 1
             self._open(call)
         else:
-            call.failed(reason)
+            self.faults.add(fault.kind)
+            call.failed(fault.reason)
 
     def _sweep(self) -> None:
         now_s = self._loop.time()
@@ -215,5 +224,6 @@ class UpstreamPool:
         for connection, call in list(self._busy.items()):
             if now_s - connection.active_s > self._limits.engine_silence_s and not call.silent_by_choice:
                 call.retriable = False
-                connection.fail(f"the engine was silent for {self._limits.engine_silence_s:g} s")
+                words = f"the engine was silent for {self._limits.engine_silence_s:g} s"
+                connection.fail(EngineFaultError(EngineFault.SILENT, words))
         self._sweeper = self._loop.call_later(self._limits.sweep_s, self._sweep)

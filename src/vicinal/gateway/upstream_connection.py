@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Protocol, cast
 
-import httptools
-
 from vicinal.engines.long_body import Piece
+from vicinal.gateway.answer_reader import AnswerReader
 from vicinal.gateway.directory import Address
+from vicinal.gateway.engine_faults import EngineFault, EngineFaultError
+from vicinal.gateway.limits import Limits
 
 Message = bytes | tuple[Piece, ...]
 """A complete HTTP request, in one piece or several."""
@@ -33,34 +34,32 @@ class Sink(Protocol):
 class UpstreamConnection(asyncio.Protocol):
     """`released` is called when a call is over and the connection can carry another; `lost` when it cannot.
 
-    `lost(connection, sink, answered, reason)`: `sink` is the unfinished call's, None when idle; `answered` is True
-    when a byte of its response had come.
+    `lost(connection, sink, fault)`: `sink` is the unfinished call's, None when idle. `answered` is True when a byte of
+    the call's response had come.
     """
 
     _transport: asyncio.Transport
-    _body: list[bytes]
 
     def __init__(
         self,
         address: Address,
+        limits: Limits,
         clock: Callable[[], float],
         released: Callable[["UpstreamConnection"], None],
-        lost: Callable[["UpstreamConnection", Sink | None, bool, str], None],
+        lost: Callable[["UpstreamConnection", Sink | None, EngineFaultError | None], None],
     ) -> None:
         self.address = address
         self.active_s = 0.0
+        self.answered = False
         self._clock = clock
         self._released = released
         self._lost = lost
         self._sink: Sink | None = None
-        self._answered = False
+        self._head_told = False
         self._paused = False
         self._unsent: Iterator[Piece] | None = None
         self._writing_paused = False
-        self._body = []
-        self.on_body = self._body.append  # straight into the list: each token comes here
-        self._parser = httptools.HttpResponseParser(self)
-        self._reset()
+        self._reader = AnswerReader(limits)
 
     @property
     def usable(self) -> bool:
@@ -72,7 +71,8 @@ class UpstreamConnection(asyncio.Protocol):
     def call(self, message: Message, sink: Sink) -> None:
         """Send one request; its response goes to `sink`."""
         self._sink = sink
-        self._answered = False
+        self.answered = False
+        self._head_told = False
         self.active_s = self._clock()
         if isinstance(message, bytes):
             self._transport.write(message)
@@ -93,12 +93,12 @@ class UpstreamConnection(asyncio.Protocol):
         self._sink = self._unsent = None
         self._transport.abort()
 
-    def fail(self, reason: str) -> None:
-        """End the connection, and the call with `reason`."""
+    def fail(self, fault: EngineFaultError) -> None:
+        """End the connection, and the call with `fault`."""
         sink, self._sink = self._sink, None
         self._unsent = None
         self._transport.abort()
-        self._lost(self, sink, self._answered, reason)
+        self._lost(self, sink, fault)
 
     def pause(self) -> None:
         if not self._paused and not self._transport.is_closing():
@@ -116,46 +116,32 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         sink = self._sink
-        if sink is None:
-            self._transport.abort()  # bytes that answer nothing: whatever they are, they must not answer the next call
+        if sink is None:  # bytes that answer nothing: whatever they are, they must not answer the next call
+            self._transport.abort()
+            self._lost(self, None, EngineFaultError(EngineFault.UNASKED_BYTES, "bytes that answer nothing"))
             return
-        self._answered = True
+        self.answered = True
         self.active_s = self._clock()
         try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.fail(f"the engine's response is not HTTP: {error}")
+            self._reader.feed(data)
+        except EngineFaultError as fault:
+            self.fail(fault)
             return
-        if self._head_ready or self._complete:
+        if not self._head_told or self._reader.complete:
             self._deliver(sink)
-        elif self._body:
-            sink.data(self._taken())
+        elif self._reader.body:
+            sink.data(self._reader.taken())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        sink, self._sink = self._sink, None
-        self._unsent = None
-        if sink is not None and exc is None and self._head_seen and not self._framed:
-            self._complete = True  # neither a length nor chunks: the end of the connection is the end of the body
-            self._sink = sink
-            self._deliver(sink)
-            sink = None
-        self._lost(self, sink, self._answered, str(exc) if exc else "the engine closed the connection")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if name == b"content-type":
-            self._content_type = value
-        elif name in (b"content-length", b"transfer-encoding"):
-            self._framed = True
-
-    def on_headers_complete(self) -> None:
-        self._status = self._parser.get_status_code()
-        self._keep_alive = bool(self._parser.should_keep_alive())
-        self._head_ready = self._status >= 200  # 1xx only announces the response
-
-    def on_message_complete(self) -> None:
-        if self._status >= 200:
-            self._complete = True
+        sink = self._sink
+        if sink is not None and exc is None:
+            self._reader.ended()
+            if self._reader.complete:
+                self._deliver(sink)
+                sink = None
+        self._sink = self._unsent = None
+        words = str(exc) if exc else "the engine closed the connection"
+        self._lost(self, sink, None if sink is None else EngineFaultError(EngineFault.CUT_SHORT, words))
 
     def _send_on(self) -> None:
         while self._unsent is not None and not self._writing_paused and not self._transport.is_closing():
@@ -165,41 +151,31 @@ class UpstreamConnection(asyncio.Protocol):
             else:
                 self._transport.write(piece)
 
-    def _taken(self) -> bytes:
-        body = self._body
-        taken = body[0] if len(body) == 1 else b"".join(body)
-        body.clear()
-        return taken
-
     def _deliver(self, sink: Sink) -> None:
         """Hand over what a read brought. A sink may cancel the call at any step, hence the checks in between."""
-        if self._head_ready:
-            self._head_ready = False
-            self._head_seen = True
-            sink.head(self._status, self._content_type)
-        if self._body and self._sink is sink:
-            sink.data(self._taken())
-        if self._complete and self._sink is sink:
+        reader = self._reader
+        if reader.head_ready and not self._head_told:
+            self._head_told = True
+            sink.head(reader.status, reader.content_type)
+        if reader.body and self._sink is sink:
+            sink.data(reader.taken())
+        if reader.complete and self._sink is sink:
             self._sink = None
-            keep_alive = self._keep_alive and self._framed and not self._transport.is_closing()
-            if self._unsent is not None:  # answered before all was sent: the rest must not become the next request
-                self._unsent = None
-                self._transport.abort()  # closing would first send what the engine does not want to read
-                keep_alive = False
-            self._reset()
-            if keep_alive:
-                self.resume()
-                self._released(self)
-            else:
-                self._transport.close()
+            self._part(reader)
             sink.end()
 
-    def _reset(self) -> None:
-        self._status = 0
-        self._content_type = b"application/json"
-        self._keep_alive = False
-        self._framed = False
-        self._head_ready = False
-        self._head_seen = False
-        self._complete = False
-        self._body.clear()
+    def _part(self, reader: AnswerReader) -> None:
+        """An engine that said more than its answer, or gave it before it had read the whole request, gets no other."""
+        unsent = self._unsent is not None or self._transport.get_write_buffer_size() > 0
+        keep = reader.reusable and not unsent and not self._transport.is_closing()
+        if reader.excess:
+            self._lost(self, None, EngineFaultError(EngineFault.UNASKED_BYTES, "bytes behind an answer"))
+        reader.reset()
+        if keep:
+            self.resume()
+            self._released(self)
+        elif unsent:
+            self._unsent = None
+            self._transport.abort()  # closing would first send what the engine does not want to read, and may never
+        else:
+            self._transport.close()

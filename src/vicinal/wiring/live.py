@@ -106,6 +106,7 @@ class LiveSystem:
             "prefix_second_looks", "Reuse that was unexplained at first", lambda: self.scheduler.selfcheck.counts
         )
         self.metrics.count("gateway_events", "What the data path met", self._on_path("gateway_events"))
+        self.metrics.count("engine_faults", "What engines did wrong on the wire", self._on_path("engine_faults"))
         self.metrics.count("http_refusals", "Client connections and requests refused", self._on_path("http_refusals"))
         self.metrics.count("relay_events", "What links of core and relays met", self._on_path("relay_events"))
         self.metrics.count(
