@@ -13,8 +13,8 @@ from vicinal.engines.handover import PrefillLeg
 from vicinal.gateway.tally import StreamTally
 from vicinal.gateway.upstream import Call
 
-_EVENT_END = b"\n\n"
-_FIRST_EVENT_BYTES = 64 * 1024
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+_EVENT_BYTES = 64 * 1024
 
 
 class LegOwner(Protocol):
@@ -76,13 +76,17 @@ class HeldLeg:
 
 
 class StreamLeg(HeldLeg):
-    """Passes a stream through. What is no stream (an error, an unstreamed answer) is held like any other."""
+    """Passes a stream through, in whole events: what follows one that an engine broke off could not be read.
+
+    What is no stream (an error, an unstreamed answer) is held like any other.
+    """
 
     def __init__(self, owner: LegOwner, leg: Leg, attempt: int, answer_bytes: int, errors: ErrorRules) -> None:
         super().__init__(owner, leg, attempt, answer_bytes, errors)
         self.tally = StreamTally(errors)
         self._streaming = False
         self._pass_on: Callable[[bytes], None] | None = None
+        self._rest = b""
 
     def head(self, status: int, content_type: bytes) -> None:
         super().head(status, content_type)
@@ -91,7 +95,10 @@ class StreamLeg(HeldLeg):
     def data(self, chunk: bytes) -> None:
         if self._pass_on is not None:
             self.tally.add(chunk)
-            self._pass_on(chunk)
+            if self._rest or not chunk.endswith(_EVENT_ENDS):
+                chunk = self._whole_events(chunk)
+            if chunk:
+                self._pass_on(chunk)
         elif self._streaming:
             self._hold_first_event(chunk)
         else:
@@ -107,7 +114,7 @@ class StreamLeg(HeldLeg):
 
     def failed(self, reason: str) -> None:
         """What breaks after a stream has said that it is done takes nothing from its client."""
-        if self.opened and self.tally.complete:
+        if self._pass_on is not None and self.tally.complete:
             self._owner.stream_ended(self)
         else:
             super().failed(reason)
@@ -116,7 +123,7 @@ class StreamLeg(HeldLeg):
         """vLLM opens a stream before it has a token; only its first event tells whether it will have any."""
         self._held.append(chunk)
         first = b"".join(self._held)
-        if _EVENT_END not in first and len(first) < _FIRST_EVENT_BYTES:
+        if not _ended(first) and len(first) < _EVENT_BYTES:
             self._held = [first]
             return
         error = self.errors.of_event(first)
@@ -126,4 +133,17 @@ class StreamLeg(HeldLeg):
             return
         self._held = []
         self.tally.add(first)
-        self._pass_on = self._owner.stream_opened(self, self._content_type, first)
+        self._pass_on = self._owner.stream_opened(self, self._content_type, self._whole_events(first))
+
+    def _whole_events(self, chunk: bytes) -> bytes:
+        """What is whole with `chunk`. The rest waits, up to a bound: an event that is longer goes in parts."""
+        held = self._rest + chunk
+        end = max(at + len(ending) if (at := held.rfind(ending)) >= 0 else 0 for ending in _EVENT_ENDS)
+        if len(held) - end > _EVENT_BYTES:
+            end = len(held)
+        self._rest = held[end:]
+        return held[:end]
+
+
+def _ended(held: bytes) -> bool:
+    return any(ending in held for ending in _EVENT_ENDS)
