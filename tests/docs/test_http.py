@@ -2,6 +2,7 @@
 
 from tests.http.cases import CASES
 from tests.http.table import PAGE, placed
+from vicinal.gateway.engine_faults import EngineFault
 from vicinal.gateway.refusals import RefusalKind
 
 
@@ -12,7 +13,7 @@ def test_the_table_of_malformed_requests_is_that_of_the_cases() -> None:
 
 def test_every_kind_of_refusal_is_explained() -> None:
     page = PAGE.read_text().partition("## Malformed requests")[0]
-    assert [kind for kind in RefusalKind if f"`{kind}`" not in page] == []
+    assert [kind for kind in [*RefusalKind, *EngineFault] if f"`{kind}`" not in page] == []
 
 
 def test_every_answered_kind_has_a_case_or_is_one_of_time() -> None:
