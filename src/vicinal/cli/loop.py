@@ -15,6 +15,8 @@ import msgspec
 import uvloop
 from msgspec import Struct
 
+from vicinal.gateway.traces import trace_of
+
 T = TypeVar("T")
 
 
@@ -29,10 +31,18 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     _allow_open_files()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.get_loop().set_exception_handler(_unhandled)
         try:
             return runner.run(main)
         except asyncio.CancelledError:
             sys.exit("stopped at once: answers under way are cut off")
+
+
+def _unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """The loop's own handler would show arguments of callbacks and what errors say: both may be a client's words."""
+    error = context.get("exception")
+    said = context.get("message", "") if error is None else trace_of(error)
+    logging.getLogger("vicinal").error("nobody handled this: %s", said)
 
 
 def _allow_open_files() -> None:

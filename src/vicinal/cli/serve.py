@@ -24,7 +24,11 @@ def serve(
     *,
     config: Annotated[Path, Parameter(help="The TOML file that names the engines; see docs/configuration.md.")],
     capture: Annotated[
-        Path | None, Parameter(help="Write the exact log of events, alarms and seeds to this file.")
+        Path | None,
+        Parameter(
+            help="Write the exact log of events, alarms and seeds to this file. It holds the token ids of prompts that "
+            "engines' KV events name: keep it as you would keep prompts."
+        ),
     ] = None,
     relays: Annotated[
         int | None,

@@ -36,9 +36,13 @@ def error_body(status: int, message: str, *, param: str | None = None, code: str
     return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
-def outcome_body(outcome: Outcome) -> bytes:
-    """The JSON body for a request that the core ended; its `code` is the ending."""
-    return error_body(outcome.ending.http_status, outcome.reason or outcome.ending.value, code=outcome.ending.value)
+def outcome_body(outcome: Outcome, words: str = "") -> bytes:
+    """The JSON body for a request that the core ended; its `code` is the ending. `words` are those of the engine that
+    failed it last: they may quote the request, so its client reads them and nobody else."""
+    message = outcome.reason or outcome.ending.value
+    if words:
+        message = f"{message}; an engine said: {words}"
+    return error_body(outcome.ending.http_status, message, code=outcome.ending.value)
 
 
 def outcome_headers(outcome: Outcome) -> bytes:

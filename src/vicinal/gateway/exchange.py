@@ -38,7 +38,7 @@ from vicinal.gateway.responder import Responder
 _NO_ANSWER = ("abort", "error")
 _NOT_AN_ANSWER = (ValueError, TypeError, AttributeError, RecursionError)
 """What comes of JSON that is no answer: parts that are missing, of other types, or nested too deeply."""
-_REASON_CHARS = 500
+_WORDS_CHARS = 500
 _CUT = "the engine's answer is no JSON object, or a part of one"
 
 
@@ -58,7 +58,7 @@ class Surroundings(Roads, Protocol):
 class Exchange:
     """`path` is the route's, `forwarded` are header lines that go to engines as they came."""
 
-    __slots__ = ("_legs", "_over", "_parsed", "_responder", "_shared", "id")
+    __slots__ = ("_legs", "_over", "_parsed", "_responder", "_shared", "_words", "id")
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class Exchange:
         self._parsed = parsed
         self._responder = responder
         self._legs = AttemptLegs(self, shared, self.id, body, path, forwarded)
+        self._words = ""
         self._over = False
 
     # what the core decides
@@ -103,7 +104,7 @@ class Exchange:
             self._responder.finish(close=True)
         else:
             extra = outcome_headers(outcome)
-            self._respond(outcome.ending.http_status, JSON, outcome_body(outcome), extra)
+            self._respond(outcome.ending.http_status, JSON, outcome_body(outcome, self._words), extra)
 
     # what the client does (ClientListener)
 
@@ -139,7 +140,7 @@ class Exchange:
         error = leg.tally.error
         if error is not None:  # the client has read it already; the core has not
             self._shared.forget(self.id)
-            self.leg_failed(leg, _reason(error.status, error), answered=True)
+            self.leg_failed(leg, f"HTTP {error.status}", answered=True)
             return
         usage = leg.tally.usage
         tokens = usage.completion_tokens
@@ -164,10 +165,11 @@ class Exchange:
     def refused_in_stream(self, leg: HeldLeg, error: EngineError) -> None:
         self._refused(leg, error, error.status, JSON, error_body(error.status, error.message))
 
-    def leg_failed(self, leg: HeldLeg, reason: str, *, answered: bool = False) -> None:
-        """`answered`: the engine itself said so, so it is alive. What becomes of the attempt's other leg is the core's
-        to say."""
+    def leg_failed(self, leg: HeldLeg, reason: str, *, answered: bool = False, words: str = "") -> None:
+        """`answered`: the engine itself said so, in `words`, so it is alive. What becomes of the attempt's other leg is
+        the core's to say."""
         self._legs.failed(leg)
+        self._words = words
         self._shared.counters.legs_failed += 1
         started = self._responder.started and leg.leg is not Leg.PREFILL
         if started:
@@ -180,7 +182,7 @@ class Exchange:
         try:
             answer = leg.prefill.answered(body)
         except ValueError as error:
-            self.leg_failed(leg, f"the prefill leg's answer cannot be read: {error}")
+            self.leg_failed(leg, f"the prefill leg's answer cannot be read: {type(error).__name__}")
             return
         if answer.finish_reason in _NO_ANSWER:
             self.leg_failed(leg, f"the engine ended the prefill leg with {answer.finish_reason!r}", answered=True)
@@ -223,11 +225,12 @@ class Exchange:
     def _refused(self, leg: HeldLeg, error: EngineError, status: int, content_type: bytes, body: bytes) -> None:
         """An error answer: the client's own fault is passed on at once, anything else is the core's to decide.
 
-        Engines quote a request in what they say is wrong with it. The core's reasons are logged and recorded, and what
-        a client sent is not: the client alone reads those words.
+        Engines quote a request in what they say is wrong with it, or with them. The core's reasons are logged and
+        recorded, and what a client sent is not: the client alone reads those words.
         """
         if not error.client_fault:
-            self.leg_failed(leg, _reason(status, error), answered=True)
+            words = " ".join(error.message.split())[:_WORDS_CHARS]
+            self.leg_failed(leg, f"HTTP {status}", answered=True, words=words)
             return
         if content_type.startswith(JSON) and not is_object(body):
             self.leg_failed(leg, _CUT)
@@ -257,8 +260,3 @@ class Exchange:
         next request may come, and the core, which does not know of the end yet, would refuse a second of that name."""
         self._over = True
         self._legs.end()
-
-
-def _reason(status: int, error: EngineError) -> str:
-    """An engine's words on one line of bounded length, as logs need them."""
-    return f"HTTP {status}: {' '.join(error.message.split())[:_REASON_CHARS]}"

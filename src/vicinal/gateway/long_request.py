@@ -10,6 +10,7 @@ from vicinal.gateway.errors import ApiError
 from vicinal.gateway.parse import ParsedRequest
 from vicinal.gateway.reading.room import ReadingRoom
 from vicinal.gateway.responder import Responder
+from vicinal.gateway.traces import trace_of
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +48,8 @@ class LongRequest:
             parsed, long = await self._room.read(body, caller, chat=chat)
         except ApiError as error:
             self._refuse(error)
-        except Exception:
-            _log.exception("reading a long body failed")
+        except Exception as error:
+            _log.error("reading a long body failed: %s", trace_of(error))
             self._refuse(ApiError(500, "internal error of the gateway", code="internal_error"))
         else:
             self._submit(parsed, long)

@@ -22,6 +22,7 @@ from vicinal.gateway.limits import Limits
 from vicinal.gateway.refusals import RefusalKind
 from vicinal.gateway.request_reader import Phase, ReadRequest, RequestReader
 from vicinal.gateway.responder import Responder
+from vicinal.gateway.traces import trace_of
 
 Handler = Callable[[HttpRequest, Responder], None]
 
@@ -202,8 +203,8 @@ class ServerConnection(asyncio.Protocol):
         self._forget_phase()
         try:
             self._home.handler(item.request, responder)
-        except Exception:  # a defect while one request is handled must not leave its client without an answer
-            _log.exception("handling %s failed", item.request.path.decode("latin-1"))
+        except Exception as error:  # a defect while one request is handled must not leave its client without an answer
+            _log.error("handling %s failed: %s", item.request.path.decode("latin-1"), trace_of(error))
             self._defect(responder)
 
     def _defect(self, responder: Responder) -> None:

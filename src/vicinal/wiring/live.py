@@ -86,6 +86,7 @@ class LiveSystem:
         self._capture: CaptureWriter | None = None
         if capture is not None:
             header = CaptureHeader(VERSION, config.scheduler.seed, heartbeat_s, to_toml(config))
+            capture.touch(mode=0o600)  # of a new file: engines' events say the tokens of prompts
             self._capture = CaptureWriter(capture, header)
         serves = served(config, self.fleet)
         (self._model,) = serves.models

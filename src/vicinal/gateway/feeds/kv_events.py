@@ -30,6 +30,7 @@ from vicinal.gateway.feeds.following import Following
 from vicinal.gateway.feeds.replaying import Patience, ReplayQuestion
 from vicinal.gateway.feeds.sequence import Step
 from vicinal.gateway.feeds.sockets import SocketLimits, new_socket
+from vicinal.gateway.traces import trace_of
 
 log = logging.getLogger(__name__)
 
@@ -262,7 +263,7 @@ class KvEventFeed:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the KV event feed of %s ended", self._endpoint.id, exc_info=error)
+            log.error("the KV event feed of %s ended: %s", self._endpoint.id, trace_of(error))
 
     def _complain(self, kind: str, text: str) -> None:
         if kind not in self._complained:

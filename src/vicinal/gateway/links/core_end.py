@@ -30,6 +30,7 @@ from vicinal.domain.ids import RequestId
 from vicinal.domain.outcome import Ending, Outcome
 from vicinal.gateway.link import RelayEffect
 from vicinal.gateway.links.limits import BEAT_S, SILENCE_S, UNREAD_BYTES_MAX
+from vicinal.gateway.traces import trace_of
 from vicinal.wire.messages import Beat, Counts, Down, Fleet, FrameError, FrameReader, Hello, Taken, Up, frame
 
 log = logging.getLogger("vicinal")
@@ -157,8 +158,8 @@ class RelayLinks:
         """A defect while one request is handled ends that one; its relay carries others, which go on."""
         try:
             self._core.post(event)
-        except Exception:
-            log.exception("handling %s failed", type(event).__name__)
+        except Exception as error:
+            log.error("handling %s failed: %s", type(event).__name__, trace_of(error))
             self.counts["defects"] += 1
             reason = "the scheduler could not decide, which is a defect of it"
             self.perform(Answer(request_id, Outcome(Ending.NO_CORE, reason)))

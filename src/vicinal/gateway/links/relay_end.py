@@ -13,6 +13,7 @@ from vicinal.domain.endpoint import Endpoint
 from vicinal.gateway.backoff import doubled
 from vicinal.gateway.links.limits import BEAT_S, RETRY_S_MAX, RETRY_S_MIN, SILENCE_S, UNREAD_BYTES_MAX
 from vicinal.gateway.links.submissions import Submissions, UpEvent
+from vicinal.gateway.traces import trace_of
 from vicinal.wire.messages import Beat, ByText, Counts, Down, Fleet, FrameError, FrameReader, Hello, Taken, Up, frame
 
 log = logging.getLogger("vicinal")
@@ -144,4 +145,4 @@ class _Link(asyncio.Protocol):
 
 def _ended(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("the link to the scheduler ended", exc_info=error)
+        log.error("the link to the scheduler ended: %s", trace_of(error))
