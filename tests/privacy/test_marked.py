@@ -20,7 +20,7 @@ from vicinal.config.access import Access
 from vicinal.config.default import default_cluster
 from vicinal.config.fleet import Config
 from vicinal.gateway.keys import hash_of, new_key
-from vicinal.tokenizer.tokenizer import Tokenizer
+from vicinal.gateway.prompt_reader import PromptReader
 from vicinal.wiring.live import LiveSystem
 
 MARK = "XYZZYPLUGH"
@@ -292,14 +292,14 @@ async def test_defects_are_logged_with_their_lines_and_without_what_they_say(
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    def defect(self: Tokenizer, text: str, **_: Any) -> list[int]:
+    def defect(_: PromptReader, body: Any, prompts: list[Any], *_args: Any) -> None:
         try:
-            raise KeyError(text)
+            raise KeyError(prompts[0])
         except KeyError as error:
-            raise ValueError(f"cannot encode {text}") from error
+            raise ValueError(f"cannot encode {prompts}") from error
 
     async with world(tmp_path, pair=False) as w:
-        monkeypatch.setattr(Tokenizer, "encode", defect)
+        monkeypatch.setattr(PromptReader, "completion", defect)
         said = await w.ask({"model": "llama-3.1-70b", "prompt": MARK})
         assert said.startswith(b"500 ")
         assert MARK.encode() not in said
