@@ -9,14 +9,18 @@ from vicinal.gateway.limits import Limits
 from vicinal.gateway.refusals import RefusalKind
 
 _SIZE_LINE_BYTES_MAX = 256
+_LINES_IN_A_ROW = 256
+"""Other connections have their turn after so many: a read of 256 KiB may hold 40,000 chunks of a byte each."""
 _size_line = re.compile(rb"([0-9A-Fa-f]{1,16})((?:;[\t -~\x80-\xff]*)?)\r\n")
 
 
 class ChunkedBody:
-    """Moves what it can from the front of a buffer into `body`. Trailers are checked and dropped."""
+    """Moves what it can from the front of a buffer into `body`, `_LINES_IN_A_ROW` at a time: `more` says that there is
+    more to do without further bytes. Trailers are checked and dropped."""
 
     def __init__(self, limits: Limits, long_bodies: LongBodies) -> None:
         self.body = BodyPieces(long_bodies)
+        self.more = False
         self._limits = limits
         self._missing = 0
         self._data = False
@@ -28,7 +32,8 @@ class ChunkedBody:
     def take(self, buffer: bytearray) -> bool | Refusal:
         """True when the body is whole: the buffer then starts behind it. False while more must come."""
         at = 0
-        while True:
+        self.more = False
+        for _ in range(_LINES_IN_A_ROW):
             if self._data:
                 end = min(at + self._missing, len(buffer))
                 refusal = self.body.add(bytes(memoryview(buffer)[at:end]))
@@ -53,6 +58,8 @@ class ChunkedBody:
             if done is not False:
                 del buffer[:at]
                 return done
+        else:
+            self.more = True
         del buffer[:at]
         return False
 

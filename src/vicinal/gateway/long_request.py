@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from vicinal.engines.long_body import LongBody, Pieces
 from vicinal.gateway.caller import Caller
+from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.parse import ParsedRequest
 from vicinal.gateway.reading.room import ReadingRoom
@@ -21,8 +22,11 @@ Refuse = Callable[[ApiError], None]
 class LongRequest:
     """Exactly one of `submit` and `refuse` is called, unless the client leaves before."""
 
-    def __init__(self, room: ReadingRoom, responder: Responder, submit: Submit, refuse: Refuse) -> None:
+    def __init__(
+        self, room: ReadingRoom, counters: GatewayCounters, responder: Responder, submit: Submit, refuse: Refuse
+    ) -> None:
         self._room = room
+        self._counters = counters
         self._responder = responder
         self._submit = submit
         self._refuse = refuse
@@ -34,7 +38,8 @@ class LongRequest:
         self._task = asyncio.get_running_loop().create_task(self._read(body, caller, chat))
 
     def client_gone(self) -> None:
-        if self._task is not None:
+        if self._task is not None and not self._task.done():
+            self._counters.clients_gone += 1
             self._task.cancel()
 
     def pause(self) -> None:

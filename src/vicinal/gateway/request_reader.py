@@ -61,6 +61,11 @@ class RequestReader:
         """Bytes that nothing has looked at yet, or that do not make a head so far."""
         return len(self._buffer)
 
+    @property
+    def more(self) -> bool:
+        """`next` gave None, and would go on without further bytes: others are to have their turn before it does."""
+        return self._chunks is not None and self._chunks.more
+
     def feed(self, data: bytes) -> None:
         """Take the next bytes. After a refusal, or a request that ends its connection, they are dropped."""
         if self.phase is Phase.OVER:

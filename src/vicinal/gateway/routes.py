@@ -95,7 +95,7 @@ class Routes:
         except ApiError as error:
             refuse(error)
             return
-        LongRequest(self._room, responder, submit, refuse).read(body, caller, chat=path == _CHAT)
+        LongRequest(self._room, self._counters, responder, submit, refuse).read(body, caller, chat=path == _CHAT)
 
     def _list_models(self, request: HttpRequest, responder: Responder) -> None:
         try:

@@ -68,6 +68,7 @@ class ServerConnection(asyncio.Protocol):
         self._writing_paused = False
         self._lingering = False
         self._advancing = False
+        self._goes_on = False
         self._phase_seen: Phase | None = None
         self._deadline_s: float | None = None
         self._stall_deadline_s: float | None = None
@@ -162,13 +163,19 @@ class ServerConnection(asyncio.Protocol):
                 taken += 1
         finally:
             self._advancing = False
-        if taken == _ANSWERS_IN_A_ROW:
-            self._loop.call_soon(self._advance)
-        self._keep_or_stop_reading(more=taken == _ANSWERS_IN_A_ROW)
+        more = taken == _ANSWERS_IN_A_ROW or self._reader.more
+        if more and not self._goes_on:
+            self._goes_on = True
+            self._loop.call_soon(self._go_on)
+        self._keep_or_stop_reading(more=more)
         if self._free_to_answer() and self._reader.wants_continue:
             self._reader.wants_continue = False
             self._transport.write(_CONTINUE)
         self._note_phase()
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self._advance()
 
     def _keep_or_stop_reading(self, *, more: bool = False) -> None:
         """What waits for an answer before it is bounded. What waits for bytes of its own needs them read."""
