@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vicinal.domain.ids import TenantId
 from vicinal.domain.request import BATCH, INTERACTIVE, ServiceClass
@@ -66,11 +66,12 @@ class Access:
 
     def _told(self, caller: Caller, headers: Mapping[bytes, bytes]) -> Caller:
         """`caller`, as its headers have it."""
-        if self._tenant is not None and (tenant := headers.get(self._tenant)):
-            caller = replace(caller, tenant=TenantId(tenant.decode("latin-1")))
-        if self._service is not None and (name := headers.get(self._service)):
-            caller = replace(caller, service=self._class_of(name.decode("latin-1")))
-        return caller
+        tenant, service = caller.tenant, caller.service
+        if self._tenant is not None and (named := headers.get(self._tenant)):
+            tenant = TenantId(named.decode("latin-1"))
+        if self._service is not None and (named := headers.get(self._service)):
+            service = self._class_of(named.decode("latin-1"))
+        return Caller(tenant, caller.models, service)
 
     def _ignore(self, peer: str) -> None:
         self._counters.claims_ignored += 1
