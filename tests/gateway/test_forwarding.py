@@ -47,3 +47,35 @@ async def test_a_tenant_is_who_a_named_peer_says(world, kit, peers, tenant) -> N
     assert (await world.ask(BODY, headers="X-Tenant: a1\r\n")).status == 200
     assert world.scheduler.events[0].request.tenant == tenant
     assert world.gateway.counters.claims_ignored == (tenant == "default")
+
+
+@pytest.mark.mission("B10")
+@pytest.mark.parametrize("head", ["Content-Length: 9000000\r\n", "Transfer-Encoding: chunked\r\n"])
+@pytest.mark.parametrize("expects", ["", "Expect: 100-continue\r\n"])
+async def test_long_bodies_of_strangers_are_not_read(world, head, expects) -> None:
+    """They are refused after their heads; a body that never comes is not waited for."""
+    name, key = new_key()
+    await world.start(keys=KeyRing([HashedKey(name, bytes.fromhex(hash_of(key)))]))
+    for sent in ("", "Authorization: Bearer vk-x\r\n"):
+        client = await world.client()
+        client.send(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\n{head}{expects}{sent}\r\n".encode())
+        response = await client.response()
+        assert (response.status, response.error["code"]) == (401, "invalid_api_key")
+        assert response.headers["connection"] == "close"
+        client.send(b"x" * 1000)
+        assert await client.closed() == b""
+    assert world.gateway.counters.keys_refused == 2
+    assert not world.scheduler.events
+
+
+async def test_a_long_body_of_somebody_known_is_read(world, kit) -> None:
+    async def answer(seen, reply) -> None:
+        await reply.json(WHOLE)
+
+    name, key = new_key()
+    await world.engine("d", answer)
+    kit.goes_whole(world.scheduler)
+    await world.start(keys=KeyRing([HashedKey(name, bytes.fromhex(hash_of(key)))]))
+    body = BODY | {"user": "x" * 100_000}
+    assert (await world.ask(body, headers=f"Authorization: Bearer {key}\r\n")).status == 200
+    assert (await world.ask(body)).status == 401

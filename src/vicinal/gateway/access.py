@@ -44,6 +44,17 @@ class Access:
         self._classes = {service.name: service for service in trusted.classes}
         self._counters = counters
 
+    def admits(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request with these headers comes from somebody who is known, or needs not be. Nothing is counted:
+        `caller` refuses it."""
+        if self.keys is None:
+            return True
+        try:
+            self.keys.caller(headers.get(AUTHORIZATION))
+        except ApiError:
+            return False
+        return True
+
     def caller(self, request: HttpRequest) -> Caller:
         """Who sent `request`. Raises ApiError: 401 without a key that is known, 400 for an unknown class of service."""
         caller = ANYBODY

@@ -84,7 +84,7 @@ class Gateway:
             lambda: "stopping" if self._server.stopping else unready(),
             int(time.time()),
         )
-        self._server = HttpServer(routes.handle, self.limits, self.refusals.add)
+        self._server = HttpServer(routes.handle, self.limits, self.refusals.add, self.access.admits)
 
     def connect(self, core: CoreLink) -> None:
         """Events go to `core`, whose effects come to `perform`."""

@@ -13,6 +13,7 @@ from vicinal.gateway.address_counts import AddressCounts
 from vicinal.gateway.body_pieces import LongBodies
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.refusals import RefusalKind
+from vicinal.gateway.request_reader import Admits
 from vicinal.gateway.server_connection import Handler, ServerConnection
 
 _CURES = {
@@ -22,10 +23,18 @@ _CURES = {
 
 
 class HttpServer:
-    """Listens on one address and gives each complete request to `handler`; `count` is told of what it does not."""
+    """Listens on one address and gives each complete request to `handler`; `count` is told of what it does not. The
+    body of one that `admits` does not let in is not read if it is long: `handler` gets the request without it."""
 
-    def __init__(self, handler: Handler, limits: Limits, count: Callable[[RefusalKind], None]) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        limits: Limits,
+        count: Callable[[RefusalKind], None],
+        admits: Admits | None = None,
+    ) -> None:
         self.handler = handler
+        self.admits = admits
         self.limits = limits
         self.long_bodies = LongBodies(limits.long_body_bytes, limits.long_bodies_bytes)
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()

@@ -4,6 +4,7 @@ Framing is where two servers that disagree let one client's bytes become another
 refused and the connection with it. What comes of a connection's bytes does not depend on how they were cut.
 """
 
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from vicinal.engines.long_body import Pieces
@@ -13,6 +14,8 @@ from vicinal.gateway.head_lines import HeadLines
 from vicinal.gateway.http_message import HttpRequest, Refusal
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.request_head import RequestHead, read_head
+
+Admits = Callable[[Mapping[bytes, bytes]], bool]
 
 
 class Phase(Enum):
@@ -39,16 +42,18 @@ class RequestReader:
     """Feed it bytes; `next` gives what they make, until it gives None. `peer` is the address that they come from.
 
     `wants_continue` is True while a client waits for `100 Continue` before it sends its body. `unread` is True when
-    bytes of this connection will not be read, or may still come in the middle of a message that is refused.
+    bytes of this connection will not be read, or may still come in the middle of a message that is refused. `admits`
+    says by its headers whose body is worth reading; without it a request is complete as it is, and the last.
     """
 
-    def __init__(self, limits: Limits, long_bodies: LongBodies) -> None:
+    def __init__(self, limits: Limits, long_bodies: LongBodies, admits: Admits | None = None) -> None:
         self.peer = ""
         self.phase = Phase.IDLE
         self.wants_continue = False
         self.unread = False
         self._limits = limits
         self._long_bodies = long_bodies
+        self._admits = admits
         self._lines = HeadLines(limits)
         self._buffer = bytearray()
         self._line_skipped = False
@@ -83,7 +88,19 @@ class RequestReader:
             if found is None or isinstance(found, Refusal):
                 return found
             head = found
+            if not self._worth_reading(head):
+                return self._without_body(head)
         return self._read_body(head)
+
+    def _worth_reading(self, head: RequestHead) -> bool:
+        """A short body costs less than to look."""
+        short = head.length is not None and head.length <= self._limits.waiting_bytes
+        return short or self._admits is None or self._admits(head.headers)
+
+    def _without_body(self, head: RequestHead) -> ReadRequest:
+        self._over(unread=True)
+        request = HttpRequest(head.method, head.path, head.headers, b"", self.peer)
+        return ReadRequest(request, keep_alive=False, http10=head.http10)
 
     def refuse(self, refusal: Refusal) -> Refusal:
         """Read no more of this connection, because of `refusal`."""

@@ -20,7 +20,7 @@ from vicinal.gateway.errors import error_body
 from vicinal.gateway.http_message import JSON, HttpRequest, Refusal
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.refusals import RefusalKind
-from vicinal.gateway.request_reader import Phase, ReadRequest, RequestReader
+from vicinal.gateway.request_reader import Admits, Phase, ReadRequest, RequestReader
 from vicinal.gateway.responder import Responder
 from vicinal.gateway.traces import trace_of
 
@@ -41,6 +41,7 @@ class Home(Protocol):
 
     handler: Handler
     limits: Limits
+    admits: Admits | None
     long_bodies: LongBodies
     loop: asyncio.AbstractEventLoop
     stopping: bool
@@ -62,7 +63,7 @@ class ServerConnection(asyncio.Protocol):
         self._home = home
         self._limits = home.limits
         self._loop = home.loop
-        self._reader = RequestReader(home.limits, home.long_bodies)
+        self._reader = RequestReader(home.limits, home.long_bodies, home.admits)
         self._answering: Responder | None = None
         self._reading_paused = False
         self._writing_paused = False
