@@ -4,27 +4,33 @@ Some 200 numbers per decision make this the expensive part of a line. Whole micr
 shorter, than seconds with decimals.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
-
-import numpy as np
+from math import isfinite, nan
 
 from vicinal.domain.decision import TERMS, Decision, PricedPlan
 from vicinal.observe.lines import US_PER_S, WireRow
 
 # 6 significant digits are 6 decimals below 1, 5 below 10, ..., 0 from 1e5 on; below 1 a millionth is fine enough.
 # Powers of ten up to 1e6 are exact, so the quotient is the double nearest to the decimal number and prints short.
-_EDGES = np.array([1e0, 1e1, 1e2, 1e3, 1e4, 1e5])
-_SCALES = np.array([1e6, 1e5, 1e4, 1e3, 1e2, 1e1, 1e0])
+_EDGES = (1e0, 1e1, 1e2, 1e3, 1e4, 1e5)
+_SCALES = (1e6, 1e5, 1e4, 1e3, 1e2, 1e1, 1e0)
 
 
 def rounded(values: Sequence[float | None]) -> list[float]:
     """6 significant digits, at most 6 decimals, whole from 1e5 on. None becomes NaN, which JSON writes as null."""
-    numbers = np.array(values, dtype=np.float64)
-    scale = _SCALES[np.searchsorted(_EDGES, np.abs(numbers), side="right")]
-    result: list[float] = (np.rint(numbers * scale) / scale + 0.0).tolist()
-    return result
+    return [
+        nan if value is None else round(value * 1e6) / 1e6 if -1.0 < value < 1.0 else _six_digits(value)
+        for value in values
+    ]
+
+
+def _six_digits(value: float) -> float:
+    if not isfinite(value):
+        return float(value)
+    scale = _SCALES[bisect_right(_EDGES, abs(value))]
+    return round(value * scale) / scale
 
 
 @dataclass(slots=True)
