@@ -113,6 +113,10 @@ class MetricScraper:
         self._post(EndpointUnreachable(self._endpoint.id, reason))
 
     async def _run(self) -> None:
+        await self.scrape()
+        # All are first asked at the same moment. They must not stay in step: the loop would stand still for as long as
+        # all of their answers take to read.
+        await asyncio.sleep(self._interval_s * self._jitter.random())
         while True:
             await self.scrape()
             await asyncio.sleep(pause_s(self._interval_s, self._failures, self._jitter.random()))
