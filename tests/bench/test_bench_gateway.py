@@ -11,11 +11,12 @@ import pytest
 import vicinal
 from vicinal.cli.bench_gateway import GatewayBench, GatewayFigures, measure
 from vicinal.cli.bench_gateway_answers import AnswerReader
-from vicinal.cli.bench_gateway_command import tables
+from vicinal.cli.bench_gateway_command import gateway, tables
 from vicinal.cli.bench_gateway_engines import Answers, EngineSpec
 from vicinal.cli.bench_gateway_prompts import PROMPT_TOKENS_MIN, ChatRequests, shared_tokens
 from vicinal.cli.bench_gateway_routers import routers
 from vicinal.cli.bench_gateway_tree import tree_cpu_s
+from vicinal.cli.problems import UsageError
 from vicinal.tokenizer.tokenizer import Tokenizer
 
 SPEC = EngineSpec(engines=1, prompt_tokens=2000, shared_tokens=999, chunks=3, step_s=0.0)
@@ -134,3 +135,26 @@ def test_a_tiny_run_measures_the_gateway_and_names_who_is_absent(tmp_path: Path)
     decoded = msgspec.json.decode(msgspec.json.encode(figures), type=list[GatewayFigures])
     assert decoded == figures
     assert [shown.row_count for shown in tables(bench, figures)] == [4, 2]
+
+
+def test_the_command_says_the_load_and_the_figures_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gateway(
+        endpoints=1,
+        prompt_tokens=50,
+        chunks=2,
+        connections=1,
+        seconds=0.2,
+        warm_s=0.1,
+        peers=tmp_path,
+        only="vllm",
+        json=True,
+    )
+    said = json.loads(capsys.readouterr().out)
+    assert said["load"]["peers"] == str(tmp_path)
+    assert [each["router"] for each in said["figures"]] == ["direct", "direct", "vllm-router 0.1.17"]
+
+
+@pytest.mark.parametrize("wrong", [{"prompt_tokens": PROMPT_TOKENS_MIN - 1}, {"relays": "0,x"}])
+def test_what_cannot_be_measured_is_refused_in_words(wrong: dict) -> None:
+    with pytest.raises(UsageError, match="--"):
+        gateway(**wrong)

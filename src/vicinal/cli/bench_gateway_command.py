@@ -67,7 +67,7 @@ def gateway(
         only=tuple(name for name in only.split(",") if name),
     )
     if json:
-        print(msgspec.json.encode({"load": bench, "figures": list(measure(bench))}).decode())
+        print(msgspec.json.encode({"load": bench, "figures": list(measure(bench))}, enc_hook=str).decode())
         return
     console = Console()
     with Console(stderr=True).status("starting mock engines") as status:
