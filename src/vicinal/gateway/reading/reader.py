@@ -11,6 +11,7 @@ from vicinal.engines.long_body import Pieces
 from vicinal.gateway.reading.messages import LENGTH_BYTES, Job, Read, Setup, Unread, packed
 
 _answers = msgspec.msgpack.Decoder(Read | Unread)
+_REST_S = 0.001
 
 
 class ReaderLostError(Exception):
@@ -49,7 +50,7 @@ class Reader:
                     raise ReaderLostError("the pipe to the reader is closed")
                 self._to.write(part)
                 await self._to.drain()
-                await asyncio.sleep(0)  # drain waits for room only: a pipe that has it must not take all of our time
+                await asyncio.sleep(_REST_S)  # drain waits for room only: a pipe that has it must not take all our time
             size = int.from_bytes(await self._from.readexactly(LENGTH_BYTES), "little")
             return _answers.decode(await self._from.readexactly(size))
         except (ConnectionError, asyncio.IncompleteReadError) as error:
