@@ -49,19 +49,21 @@ class AnswerReader:
 
     def feed(self, data: bytes) -> None:
         """Raises EngineFaultError; nothing may be fed after that."""
-        while not self.head_ready and data:
-            data = self._feed_head(data)
-        if not data:
-            return
+        if not self.head_ready:
+            data = self._feed_heads(data)
+            if not data:
+                return
         if self.complete:
             self.excess = True
             return
-        pieces = len(self.body)
-        self._parse(data)
-        if self.complete or len(self.body) > pieces:
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._stopped(error)
+        if self.excess:
+            del self.body[self._pieces_whole :]
+        elif self.body or self.complete:
             self._overhead_bytes = 0
-            if self.excess:
-                del self.body[self._pieces_whole :]
         else:
             self._no_progress(len(data))
 
@@ -110,6 +112,12 @@ class AnswerReader:
             self._pieces_whole = len(self.body)
             self.framed = self.framed and self.status not in (204, 304)  # a length there may be followed by a body
 
+    def _feed_heads(self, data: bytes) -> bytes:
+        """Returns what follows the last head, the answer's own, if it is there."""
+        while data and not self.head_ready:
+            data = self._feed_head(data)
+        return data
+
     def _feed_head(self, data: bytes) -> bytes:
         """Give the parser one whole head; returns what follows it. Bytes that make none are kept, within bounds."""
         head = self._head + data if self._head else data
@@ -128,7 +136,10 @@ class AnswerReader:
             return b""
         self._head = b""
         self._head_bytes += end
-        self._parse(head[:end])
+        try:
+            self._parser.feed_data(head[:end])
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._stopped(error)
         if not self.head_ready and self.status < 100:
             raise _malformed(f"status {self.status}")
         if self.head_ready and self.coded:
@@ -144,15 +155,13 @@ class AnswerReader:
             words = "the engine's answer is chunk lines without an end"
             raise EngineFaultError(EngineFault.FRAMING_TOO_LARGE, words)
 
-    def _parse(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise _malformed("it changes the protocol") from None
-        except httptools.HttpParserError as error:
-            if not self.complete:
-                raise _malformed(str(error)) from None
+    def _stopped(self, error: Exception) -> None:
+        """The parser goes no further: at a fault of the answer, or behind its end."""
+        if self.complete:
             self.excess = True
+            return
+        upgrade = isinstance(error, httptools.HttpParserUpgrade)
+        raise _malformed("it changes the protocol" if upgrade else str(error)) from None
 
 
 def _malformed(what: str) -> EngineFaultError:

@@ -11,7 +11,21 @@ from vicinal.gateway.refusals import RefusalKind
 _SIZE_LINE_BYTES_MAX = 256
 _LINES_IN_A_ROW = 256
 """Other connections have their turn after so many: a read of 256 KiB may hold 40,000 chunks of a byte each."""
-_size_line = re.compile(rb"([0-9A-Fa-f]{1,16})((?:;[\t -~\x80-\xff]*)?)\r\n")
+_NO_TRAILERS = frozenset(
+    (
+        b"authorization",
+        b"connection",
+        b"content-length",
+        b"expect",
+        b"host",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_EXTENSION = b";" + _TOKEN + b"(?:=(?:" + _TOKEN + rb'|"[\t !#-\[\]-~\x80-\xff]*"))?'
+_size_line = re.compile(rb"([0-9A-Fa-f]{1,16})((?:" + _EXTENSION + rb")*)\r\n")
 
 
 class ChunkedBody:
@@ -100,6 +114,8 @@ class ChunkedBody:
         if self._trailer_fields > self._limits.head_fields:
             words = f"more than {self._limits.head_fields} trailer fields"
             return Refusal(431, RefusalKind.TOO_MANY_HEADERS, words)
+        if line.partition(b":")[0].lower() in _NO_TRAILERS:
+            return _bad("a trailer that says how to read the message, after it was read")
         return field_fault(line) or False
 
 

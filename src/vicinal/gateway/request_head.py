@@ -19,6 +19,8 @@ _KIND_OF_REPEATED = {
     b"content-length": RefusalKind.BAD_LENGTH,
     b"transfer-encoding": RefusalKind.BAD_CODING,
 }
+_NOT_REQUESTS = (b"CONNECT", b"PRI")
+"""A tunnel, and the beginning of HTTP/2: what follows them is no HTTP/1.1."""
 _LENGTH_DIGITS_MAX = 18
 _authority = re.compile(rb"(?:[A-Za-z0-9._~%\-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _first_line = re.compile(rb"([A-Z_-]+) ([!-~]+) HTTP/1\.([01])\r\n")
@@ -82,7 +84,7 @@ def read_head(raw: bytes, lines: HeadLines, limits: Limits) -> RequestHead | Ref
     length = _length(headers, limits)
     if isinstance(length, Refusal):
         return length
-    if doubt is not None or method == b"CONNECT":
+    if doubt is not None or method in _NOT_REQUESTS:
         return _doubted(doubt)
     return RequestHead(method, path, headers, length, http10)
 
@@ -159,7 +161,7 @@ def _length(headers: dict[bytes, bytes], limits: Limits) -> int | Refusal | None
 
 
 def _doubted(error: httptools.HttpParserError | None) -> Refusal:
-    """CONNECT asks for a tunnel; what httptools alone finds wrong is refused in its words."""
+    """What httptools alone finds wrong is refused in its words."""
     if error is None or isinstance(error, httptools.HttpParserInvalidMethodError):
         return Refusal(501, RefusalKind.UNSUPPORTED_METHOD, "the method is none that this server knows")
     return _malformed(str(error))
