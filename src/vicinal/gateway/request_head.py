@@ -84,8 +84,10 @@ def read_head(raw: bytes, lines: HeadLines, limits: Limits) -> RequestHead | Ref
     length = _length(headers, limits)
     if isinstance(length, Refusal):
         return length
-    if doubt is not None or method in _NOT_REQUESTS:
-        return _doubted(doubt)
+    if method in _NOT_REQUESTS or isinstance(doubt, httptools.HttpParserInvalidMethodError):
+        return Refusal(501, RefusalKind.UNSUPPORTED_METHOD, "the method is none that this server knows")
+    if doubt is not None:  # what httptools alone finds wrong is refused in its words
+        return _malformed(str(doubt))
     return RequestHead(method, path, headers, length, http10)
 
 
@@ -158,13 +160,6 @@ def _length(headers: dict[bytes, bytes], limits: Limits) -> int | Refusal | None
     if length > limits.body_bytes:
         return Refusal(413, RefusalKind.BODY_TOO_LARGE, f"the body exceeds {limits.body_bytes} bytes")
     return length
-
-
-def _doubted(error: httptools.HttpParserError | None) -> Refusal:
-    """What httptools alone finds wrong is refused in its words."""
-    if error is None or isinstance(error, httptools.HttpParserInvalidMethodError):
-        return Refusal(501, RefusalKind.UNSUPPORTED_METHOD, "the method is none that this server knows")
-    return _malformed(str(error))
 
 
 def _malformed(what: str) -> Refusal:
