@@ -7,6 +7,7 @@ from vicinal.config.checks import findings
 from vicinal.config.default import default_cluster
 from vicinal.config.problems import ConfigError, key_text
 from vicinal.config.tls import Tls
+from vicinal.wiring.engines import make_fleet
 from vicinal.wiring.tls import engine_tls, server_tls, tls_files
 
 
@@ -83,3 +84,10 @@ def test_halves_mean_nothing(tls: Tls, key: str) -> None:
     ((where, words),) = findings(replace(default_cluster(), tls=tls))
     assert key_text(where) == key
     assert "give" in words
+
+
+def test_emulated_engines_have_no_tls() -> None:
+    whole = default_cluster()
+    entry = replace(whole.endpoint[0], url=whole.endpoint[0].url.replace("http:", "https:"))
+    with pytest.raises(ValueError, match="emulated engines speak http, not https"):
+        make_fleet(replace(whole, endpoint=(entry, *whole.endpoint[1:])), None)

@@ -80,7 +80,7 @@ async def test_endpoints_leave_and_come_back_under_load_and_no_request_is_lost(t
 
 async def test_a_fleet_with_an_address_that_is_none_is_refused_whole(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        bad = tuple(replace(entry, url="https://x:1") if n == 3 else entry for n, entry in enumerate(w.config.endpoint))
+        bad = tuple(replace(entry, url="ftp://x:1") if n == 3 else entry for n, entry in enumerate(w.config.endpoint))
         with pytest.raises(ValueError, match="expected http://host:port"):
             await w.live.take_over(replace(w.config, endpoint=bad))
         assert len(w.live.fleet) == len(w.live.followers.scrapers) == 8

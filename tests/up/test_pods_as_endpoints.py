@@ -134,7 +134,7 @@ async def test_the_file_s_endpoints_stay_and_a_pod_that_contradicts_them_is_left
         assert 'pod r1-p1 is left out: "r1-p1" is endpoint[0] already' in caplog.text
         await w.sources.take_over(replace(w.config, endpoint=w.config.endpoint[1:]))
         await w.fleet_is("r1-p1", "r1-d1", "r2-p1")
-        bad = replace(w.config.endpoint[0], id="x", url="https://x:1")
+        bad = replace(w.config.endpoint[0], id="x", url="ftp://x:1")
         with pytest.raises(ValueError, match="expected http"):
             await w.sources.take_over(replace(w.config, endpoint=(bad,)))
         w.run("r2-d1")
