@@ -70,7 +70,7 @@ def test_a_claim_counts_from_a_named_peer_only(caplog: pytest.LogCaptureFixture)
             assert access.caller(request(SENT, peer)) == own
     assert counters.claims_ignored == 24
     assert [record.message for record in caplog.records] == [
-        "x-tenant and x-vicinal-class from 10.2.0.1 is ignored, now and later: access.trusted_peers does not name it"
+        "x-tenant and x-vicinal-class from 10.2.0.1 are ignored, now and later: access.trusted_peers does not name it"
     ] * 2
     assert access.operator(CLAIMS).tenant == "other"
 

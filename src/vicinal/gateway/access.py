@@ -89,7 +89,7 @@ class Access:
         if not self._told_of_claims:
             self._told_of_claims = True
             names = " and ".join(filter(None, (self._trusted.tenant, self._trusted.service_class)))
-            _log.warning("%s from %s is ignored, now and later: access.trusted_peers does not name it", names, peer)
+            _log.warning("%s from %s are ignored, now and later: access.trusted_peers does not name it", names, peer)
 
     def _class_of(self, name: str) -> ServiceClass:
         service = self._classes.get(name)
