@@ -51,7 +51,8 @@ class GatewayBench:
 
 class GatewayFigures(msgspec.Struct, frozen=True):
     """One router with one kind of answer. Latencies are what it adds to the engines asked directly, in milliseconds:
-    to the whole answer (plain), to the first byte and to each token (streamed). None where nothing was measured."""
+    to the whole answer (plain), to the first byte and to each token (streamed). None where nothing was measured. With
+    requests `unsent`, latencies are those of a machine that could not keep up."""
 
     router: str
     settings: str
@@ -65,6 +66,7 @@ class GatewayFigures(msgspec.Struct, frozen=True):
     added_ms: Tail = Tail(None, None)
     added_token_ms: Tail = Tail(None, None)
     failed: int = 0
+    unsent: int = 0
 
 
 def measure(bench: GatewayBench, tell: Callable[[str], None] = lambda _: None) -> Iterator[GatewayFigures]:
@@ -117,6 +119,7 @@ def _measured(bench: GatewayBench, router: Router, place: Path, ports: list[int]
         added_ms=_added(half.first_ms, alone.first_ms) if streamed else _added(half.whole_ms, alone.whole_ms),
         added_token_ms=_added(half.token_ms, alone.token_ms) if streamed else Tail(None, None),
         failed=full.failed + half.failed,
+        unsent=half.unsent + alone.unsent,
     )
 
 

@@ -22,10 +22,12 @@ class Tail(msgspec.Struct, frozen=True):
 
 class Measured(msgspec.Struct, frozen=True):
     """Of the requests that ended in `seconds`: until the answer was whole, until its first byte, and from an engine's
-    write to the client's read of each token (streamed only)."""
+    write to the client's read of each token (streamed only). `unsent` were due and not sent, because too many others
+    were under way."""
 
     requests: int
     failed: int
+    unsent: int
     seconds: float
     whole_ms: Tail
     first_ms: Tail
@@ -86,6 +88,7 @@ class Samples:
         self._tokens = tokens
         self._streamed = streamed
         self._failed = 0
+        self._unsent = 0
         self._whole_ns = array("q")
         self._first_ns = array("q")
         self._token_ns = array("q")
@@ -108,9 +111,12 @@ class Samples:
         """A request had no answer."""
         self._failed += self.on
 
+    def not_sent(self) -> None:
+        self._unsent += self.on
+
     def measured(self, seconds: float) -> Measured:
         tails = [_tail(samples) for samples in (self._whole_ns, self._first_ns, self._token_ns)]
-        return Measured(len(self._whole_ns), self._failed, seconds, *tails)
+        return Measured(len(self._whole_ns), self._failed, self._unsent, seconds, *tails)
 
 
 def _tail(samples_ns: "array[int]") -> Tail:

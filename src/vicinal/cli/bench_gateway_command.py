@@ -14,7 +14,7 @@ from vicinal.cli.bench_gateway_routers import default_peers
 from vicinal.cli.problems import UsageError
 
 _FULL = ("req/s", "chunks/s", "CPU ms", "failed")
-_HALF = ("req/s", "CPU ms", "p50", "p99", "token p50", "token p99")
+_HALF = ("req/s", "CPU ms", "p50", "p99", "token p50", "token p99", "unsent")
 
 
 def gateway(
@@ -43,7 +43,8 @@ def gateway(
     token per step and connection: more connections than CONNECTIONS make more chunks/s.
 
     The latencies are what a router adds, in ms, at half of its own highest rate: to the whole answer (plain), or to the
-    first byte and to each token (streamed), against the engines asked directly at the same rate.
+    first byte and to each token (streamed), against the engines asked directly at the same rate. Where requests stay
+    unsent, the machine was too slow for that rate, and its latencies say nothing of the router.
 
     tests/bench/install_peers.sh (make bench-peers) installs the peers, each in a Python of its own; nginx is the
     system's. A peer that is not there is named as absent. Four minutes with all of them. See docs/performance.md.
@@ -98,7 +99,12 @@ def tables(bench: GatewayBench, figures: list[GatewayFigures]) -> list[Table]:
         full.add_row(each.router, each.kind, *numbers, f"{each.failed:,}")
         if each.half_rate is not None:
             tails = (each.added_ms.p50, each.added_ms.p99, each.added_token_ms.p50, each.added_token_ms.p99)
-            load_row = _number(each.half_rate, 0), _number(each.half_cpu_ms, 3), *[_number(ms, 2) for ms in tails]
+            load_row = (
+                _number(each.half_rate, 0),
+                _number(each.half_cpu_ms, 3),
+                *[_number(ms, 2) for ms in tails],
+                f"{each.unsent:,}",
+            )
             half.add_row(each.router, each.kind, *load_row)
     return [full, half]
 

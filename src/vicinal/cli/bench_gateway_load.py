@@ -25,7 +25,7 @@ from vicinal.cli.bench_gateway_prompts import ChatRequests
 from vicinal.cli.loop import run
 
 UNDER_WAY_MAX = 1000
-"""Of an open loop. A router that is so far behind is not at half its load: what comes beyond counts as failed."""
+"""Of an open loop. Where so many wait for an answer, router, engines or load are too slow: no more are sent."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ class Load:
         while self._next_s <= self._loop.time() and not self._over:
             self._next_s += self._gaps.exponential(1.0 / rate)
             if self._under_way >= UNDER_WAY_MAX:
-                self.samples.broke()
+                self.samples.not_sent()
             elif self._idle:
                 self._send(self._idle.popleft())
             else:
