@@ -1,8 +1,9 @@
 """The others of `tests.soak.isolation`: one who does not read, and streams of bodies of up to 16 MiB. A nice process.
 
-    python -m tests.soak.isolation_crowd PORT KIND...
+    python -m tests.soak.isolation_crowd PORT KIND[,KIND]...
 
-It runs until its standard input closes, then prints per kind how many bodies got which status.
+Each word is a stream: one connection with bodies of its kinds in turn. It runs until its standard input closes, then
+prints per stream how many bodies got which status.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import json
 import os
 import sys
 from collections import Counter
+from itertools import cycle
 
 import msgspec
 import uvloop
@@ -40,17 +42,17 @@ def bodies() -> dict[str, tuple[bytes, bytes]]:
     return made
 
 
-async def _sends(port: int, path: bytes, body: bytes, statuses: Counter[str]) -> None:
+async def _sends(port: int, told: list[tuple[bytes, bytes]], statuses: Counter[str]) -> None:
     """One body after the other, on one connection while it lives."""
-    head = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path, len(body))
-    pieces = [memoryview(body)[at : at + 256 * 1024] for at in range(0, len(body), 256 * 1024)]
+    turns = cycle(told)
     while True:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             while True:
-                writer.write(head)
-                for piece in pieces:
-                    writer.write(piece)
+                path, body = next(turns)
+                writer.write(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path, len(body)))
+                for at in range(0, len(body), 256 * 1024):
+                    writer.write(memoryview(body)[at : at + 256 * 1024])
                     await writer.drain()
                 answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
                 statuses[answer.split()[1]] += 1
@@ -79,7 +81,10 @@ async def _reads_nothing(port: int) -> None:
 async def main(port: int, kinds: list[str]) -> None:
     made = bodies()
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
-    tasks = [asyncio.ensure_future(_sends(port, *made[kind], counts[kind])) for kind in kinds]
+    tasks = [
+        asyncio.ensure_future(_sends(port, [made[kind] for kind in stream.split(",")], counts[stream]))
+        for stream in kinds
+    ]
     tasks.append(asyncio.ensure_future(_reads_nothing(port)))
     print("ready", flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
