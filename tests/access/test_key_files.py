@@ -10,10 +10,11 @@ from vicinal.config.default import default_cluster
 from vicinal.config.keys import admin_keys, client_keys
 from vicinal.config.problems import ConfigError
 from vicinal.domain.request import BATCH, INTERACTIVE
-from vicinal.gateway.keys import hash_of, new_key
+from vicinal.gateway.keys import hash_of
 from vicinal.wiring.access import client_ring, engine_key, forwarding
 
-NAME, KEY = new_key()
+NAME = "3f9a1c0e77b2"
+KEY = f"vk-{NAME}-{'0123456789abcdef' * 4}"  # in the names of tests, which all workers must find the same
 TABLE = f'[[key]]\nid = "{NAME}"\nsha256 = "{hash_of(KEY)}"\n'
 
 
