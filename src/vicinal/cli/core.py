@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from vicinal.cli.loop import run, say_ready, stop_on_signal
+from vicinal.cli.loop import keep_for_good, run, say_ready, stop_on_signal
 from vicinal.clock import ModelClock
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
@@ -52,6 +52,7 @@ async def _core(path: Path, loaded: Config, config: Config, socket: Path, relays
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, ask)
         try:
             await live.start()
+            keep_for_good()
             say_ready(Ready(live.admin_url, live.admin_port, len(live.fleet)))
             sources.start()
             watch.start(sources.take_over)

@@ -21,13 +21,8 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """The result of `main`. Warnings and errors are logged to the error output, one line each.
-
-    What is loaded by now lives as long as the program: frozen, it is not walked by each full garbage collection, which
-    would stop a decision for as long as several take.
-    """
-    gc.collect()
-    gc.freeze()
+    """The result of `main`. Warnings and errors are logged to the error output, one line each."""
+    keep_for_good()
     _allow_open_files()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -43,6 +38,13 @@ def _unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
     said = context.get("message", "") if error is None else trace_of(error)
     logging.getLogger("vicinal").error("nobody handled this: %s", said)
+
+
+def keep_for_good() -> None:
+    """To be called when all is loaded, and again when more is: it lives as long as the program. Frozen, it is not
+    walked by each full garbage collection, which would stop decisions for as long as dozens of them take."""
+    gc.collect()
+    gc.freeze()
 
 
 def _allow_open_files() -> None:

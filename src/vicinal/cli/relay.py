@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from vicinal.cli.loop import run, say_ready, stop_on_signal
+from vicinal.cli.loop import keep_for_good, run, say_ready, stop_on_signal
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
 from vicinal.wiring.access import access_files
@@ -26,6 +26,7 @@ async def _relay(config: Config, socket: Path, name: str, port: int) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, keys.ask)
         try:
             await system.start(port)
+            keep_for_good()
             say_ready(Ready(f"{config.tls.scheme}://{config.server.host}:{port}/v1", port))
             keys.start(system.access.renew)
             await stop.wait()

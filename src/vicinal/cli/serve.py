@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from vicinal.cli.loop import run, stop_on_signal
+from vicinal.cli.loop import keep_for_good, run, stop_on_signal
 from vicinal.clock import ModelClock
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
@@ -72,6 +72,7 @@ async def _serve(path: Path, config: Config, capture: Path | None) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, ask)
         try:
             await live.start()
+            keep_for_good()
             print(f"{config.model.name} at {live.api_url}, {len(live.fleet)} engines", flush=True)
             print(f"metrics and state at {live.admin_url}", flush=True)
             sources.start()
