@@ -20,8 +20,6 @@ _CURES = {
     errno.EADDRINUSE: "the port is in use; choose another port (server.port, `up --port`), or stop what listens there",
     errno.EACCES: "this port needs privileges; choose one above 1023",
 }
-_SLOT_S = 0.002
-"""With 256 KiB at a time, 128 MiB/s for all that large bodies bring to one process."""
 
 
 class HttpServer:
@@ -45,7 +43,6 @@ class HttpServer:
         self._connections: set[ServerConnection] = set()
         self._of_address = AddressCounts(limits.address_connections)
         self._listener: asyncio.Server | None = None
-        self._slot_s = 0.0
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
 
@@ -97,11 +94,6 @@ class HttpServer:
             connection.abort()
         if self.stopping:  # a loop may still hand over what was waiting when the listener closed
             connection.stop()
-
-    def next_turn_s(self) -> float:
-        """When, by the loop's clock, the next large read may be: one per `_SLOT_S`, whoever it is for."""
-        self._slot_s = max(self._slot_s, self.loop.time()) + _SLOT_S
-        return self._slot_s
 
     def closed(self, connection: ServerConnection) -> None:
         self._connections.discard(connection)

@@ -32,8 +32,7 @@ _ANSWERS_IN_A_ROW = 64
 """So many pipelined requests are answered from memory before other connections have their turn."""
 _WRITE_BUFFER_BYTES = 64 * 1024
 _TURN_BYTES = 64 * 1024
-"""After a read of so much other connections have their turn: libuv would read up to 32 times in a row. Large reads of
-all connections together have slots (`HttpServer.next_turn_s`): whoever sends much must not take a core from others."""
+"""After a read of so much other connections have their turn: libuv would read up to 32 times in a row."""
 _TOO_SLOW = {Phase.HEAD: RefusalKind.HEAD_TOO_SLOW, Phase.BODY: RefusalKind.BODY_TOO_SLOW}
 
 
@@ -52,8 +51,6 @@ class Home(Protocol):
     def closed(self, connection: "ServerConnection") -> None: ...
 
     def count(self, kind: RefusalKind) -> None: ...
-
-    def next_turn_s(self) -> float: ...
 
 
 class ServerConnection(asyncio.Protocol):
@@ -100,7 +97,7 @@ class ServerConnection(asyncio.Protocol):
             self._keep_or_stop_reading()
         if len(data) >= _TURN_BYTES and not self._reading_paused and not self._transport.is_closing():
             self._transport.pause_reading()
-            self._loop.call_at(self._home.next_turn_s(), self._next_turn)
+            self._loop.call_soon(self._next_turn)
 
     def eof_received(self) -> bool:
         self._count_cut()
