@@ -8,16 +8,13 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from vicinal.cli.loop import keep_for_good, run, stop_on_signal
+from vicinal.cli.loop import run, stop_on_signal
+from vicinal.cli.serving import serve_until_stopped
 from vicinal.clock import ModelClock
 from vicinal.config.fleet import Config
 from vicinal.config.load import load
-from vicinal.wiring.access import access_files
-from vicinal.wiring.fleets import FleetSources
 from vicinal.wiring.live import LiveSystem
 from vicinal.wiring.processes import Processes
-from vicinal.wiring.reloading import ConfigWatch
-from vicinal.wiring.watching import FileWatch
 
 
 def serve(
@@ -59,31 +56,13 @@ def serve(
 
 
 async def _serve(path: Path, config: Config, capture: Path | None) -> None:
-    watch = ConfigWatch(path, os.environ, config)
-    keys = FileWatch(lambda: access_files(config))
     live = LiveSystem(config, ModelClock(), capture)
-    sources = FleetSources(config, live, os.environ)
 
-    def ask() -> None:
-        watch.ask()
-        keys.ask()
+    def ready() -> None:
+        print(f"{config.model.name} at {live.api_url}, {len(live.fleet)} engines", flush=True)
+        print(f"metrics and state at {live.admin_url}", flush=True)
 
-    with stop_on_signal() as stop:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, ask)
-        try:
-            await live.start()
-            keep_for_good()
-            print(f"{config.model.name} at {live.api_url}, {len(live.fleet)} engines", flush=True)
-            print(f"metrics and state at {live.admin_url}", flush=True)
-            sources.start()
-            watch.start(sources.take_over)
-            keys.start(live.access.renew)
-            await stop.wait()
-        finally:
-            await watch.stop()
-            await keys.stop()
-            await sources.stop()
-            await live.stop()
+    await serve_until_stopped(path, config, live, ready)
 
 
 async def _serve_apart(path: Path, config: Config, relays: int, capture: Path | None) -> None:

@@ -6,12 +6,12 @@ names are known.
 
 from collections.abc import Callable, Iterator
 
-from vicinal.config.access import access_findings
+from vicinal.config.access_rules import access_findings
 from vicinal.config.cluster import block_tokens, hand_off, kv_blocks, kv_bytes_per_token
 from vicinal.config.dialects import dialects_can, dialects_exist
 from vicinal.config.fleet import Config, Endpoint
 from vicinal.config.problems import Key, key_text, nearest
-from vicinal.config.tls import tls_findings
+from vicinal.config.tls_rules import tls_findings
 from vicinal.config.trust import trust_findings
 from vicinal.domain.capabilities import CAPABILITIES
 

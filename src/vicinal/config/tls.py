@@ -1,14 +1,8 @@
-"""The section with certificates, and what is impossible about it."""
+"""The section with certificates."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta, Struct
-
-from vicinal.config.problems import Key
-
-if TYPE_CHECKING:
-    from vicinal.config.fleet import Config
 
 
 class Tls(Struct, frozen=True, kw_only=True):
@@ -38,14 +32,3 @@ class Tls(Struct, frozen=True, kw_only=True):
     def scheme(self) -> str:
         """How clients and operators speak to the gateway."""
         return "https" if self.certificate else "http"
-
-
-def tls_findings(config: "Config") -> Iterator[tuple[Key, str]]:
-    """What is impossible about the certificates of `config`, and its cure."""
-    tls = config.tls
-    for certificate, key in (("certificate", "key"), ("engine_certificate", "engine_key")):
-        for given, missing in ((certificate, key), (key, certificate)):
-            if getattr(tls, given) and not getattr(tls, missing):
-                yield ("tls", given), f"means nothing without tls.{missing}; give both or neither"
-    if tls.client_ca and not tls.certificate:
-        yield ("tls", "client_ca"), "clients show certificates over TLS only; give tls.certificate and tls.key too"

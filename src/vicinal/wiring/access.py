@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from vicinal.config.access import is_loopback
+from vicinal.config.access_rules import is_loopback
 from vicinal.config.cluster import services
 from vicinal.config.fleet import Config
 from vicinal.config.keys import admin_keys, client_keys
