@@ -79,6 +79,10 @@ class AnswerReader:
         if self.head_ready and not self.framed:
             self.complete = True
 
+    def close(self) -> None:
+        """Nothing more comes: the parser, which knows this reader, is let go."""
+        del self._parser
+
     def on_message_begin(self) -> None:
         if self.complete:
             self.excess = True

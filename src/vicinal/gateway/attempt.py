@@ -36,12 +36,9 @@ class Roads(Protocol):
 class AttemptLegs:
     """`path` is the route's, `forwarded` are header lines that go to engines as they came."""
 
-    __slots__ = ("_body", "_forwarded", "_hand_over", "_id", "_legs", "_met", "_owner", "_path", "_roads", "_waits")
+    __slots__ = ("_body", "_forwarded", "_hand_over", "_id", "_legs", "_met", "_path", "_roads", "_waits")
 
-    def __init__(
-        self, owner: LegOwner, roads: Roads, request_id: RequestId, body: AnyBody, path: bytes, forwarded: bytes
-    ) -> None:
-        self._owner = owner
+    def __init__(self, roads: Roads, request_id: RequestId, body: AnyBody, path: bytes, forwarded: bytes) -> None:
         self._roads = roads
         self._id = request_id
         self._body = body
@@ -56,17 +53,17 @@ class AttemptLegs:
         """Engines will know the request by this id."""
         self._id = request_id
 
-    def dispatch(self, effect: Dispatch, streamed: bool) -> None:
-        """Send a leg to its endpoint; the client wants its answer `streamed`."""
+    def dispatch(self, effect: Dispatch, streamed: bool, owner: LegOwner) -> None:
+        """Send a leg to its endpoint; the client wants its answer `streamed`. `owner` hears what comes of it."""
         if not self._joins(effect):
             self.drop()
         target = self._roads.directory.find(effect.endpoint)
         kind = StreamLeg if streamed and effect.leg is not Leg.PREFILL else HeldLeg
         rules = _NO_RULES if target is None else target.dialect.errors
-        leg = kind(self._owner, effect.leg, effect.attempt, self._roads.limits.answer_bytes, rules)
+        leg = kind(owner, effect.leg, effect.attempt, self._roads.limits.answer_bytes, rules)
         self._legs[effect.leg] = leg
         if target is None:
-            self._owner.leg_failed(leg, f"endpoint {effect.endpoint} has left the fleet")
+            leg.failed(f"endpoint {effect.endpoint} has left the fleet")
         elif effect.leg is Leg.PREFILL:
             self._prefill(leg, target)
         elif effect.leg is Leg.DECODE:
@@ -134,7 +131,7 @@ class AttemptLegs:
     def _prefill(self, leg: HeldLeg, target: Target) -> None:
         way, names = target.way, self._roads.engine_ids
         if way is None:
-            self._owner.leg_failed(leg, "the endpoint hands nothing off")
+            leg.failed("the endpoint hands nothing off")
             return
         self._met = target
         if not way.asks_engine_id:
@@ -142,9 +139,7 @@ class AttemptLegs:
         elif (name := names.find(target)) is not None:
             self._meet(leg, target, name)
         else:
-            leg.call = names.ask(
-                target, lambda told: self._meet(leg, target, told), lambda reason: self._owner.leg_failed(leg, reason)
-            )
+            leg.call = names.ask(target, lambda told: self._meet(leg, target, told), leg.failed)
 
     def _meet(self, leg: HeldLeg, target: Target, engine_id: str) -> None:
         """Make the prefill leg, and send it; a decode leg that was dispatched before that was possible goes too."""

@@ -73,7 +73,7 @@ class Exchange:
         self._shared = shared
         self._parsed = parsed
         self._responder = responder
-        self._legs = AttemptLegs(self, shared, self.id, body, path, forwarded)
+        self._legs = AttemptLegs(shared, self.id, body, path, forwarded)
         self._words = ""
         self._over = False
 
@@ -81,7 +81,7 @@ class Exchange:
 
     def dispatch(self, effect: Dispatch) -> None:
         """Send a leg to its endpoint."""
-        self._legs.dispatch(effect, self._parsed.request.streamed)
+        self._legs.dispatch(effect, self._parsed.request.streamed, self)
 
     def rename(self, request_id: RequestId) -> Request:
         """The request under another id, while no leg is under way."""

@@ -54,8 +54,9 @@ class HeldLeg:
     def drop(self) -> None:
         """Nobody wants it any more: close its connection."""
         self.prefill = None
-        if self.call is not None:
-            self.call.cancel()
+        call, self.call = self.call, None
+        if call is not None:
+            call.cancel()
 
     def head(self, status: int, content_type: bytes) -> None:
         self._status = status

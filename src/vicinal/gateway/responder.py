@@ -96,9 +96,11 @@ class Responder:
         if self.done:
             return
         self.done = True
-        if self.listener is not None:
-            self.listener.client_gone()
+        listener, self.listener = self.listener, None
+        if listener is not None:
+            listener.client_gone()
 
     def _end(self) -> None:
         self.done = True
+        self.listener = None
         self._finished(self)

@@ -219,9 +219,10 @@ class ServerConnection(asyncio.Protocol):
         if responder.started:
             self._transport.abort()
             return
+        listener = responder.listener
         responder.respond(500, JSON, error_body(500, "internal error of the gateway", code="internal_error"))
-        if responder.listener is not None:
-            responder.listener.client_gone()
+        if listener is not None:
+            listener.client_gone()
 
     def _answered(self, responder: Responder) -> None:
         if self._answering is not responder:

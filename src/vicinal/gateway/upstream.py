@@ -16,6 +16,21 @@ from vicinal.gateway.limits import Limits
 from vicinal.gateway.upstream_connection import Message, Sink, UpstreamConnection
 
 
+class _Nobody:
+    """Listens to a call that is over."""
+
+    def head(self, status: int, content_type: bytes) -> None: ...
+
+    def data(self, chunk: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+    def failed(self, reason: str) -> None: ...
+
+
+_NOBODY = _Nobody()
+
+
 class Call:
     """One request to an engine on its way. `cancel` may come at any time; nothing reaches the sink afterwards."""
 
@@ -37,28 +52,31 @@ class Call:
         self.sink.head(status, content_type)
 
     def end(self) -> None:
-        self.over = True
-        self._connection = None
-        self.sink.end()
+        self._part().end()
 
     def failed(self, reason: str) -> None:
         if not self.over:
-            self.over = True
-            self.message = b""
-            self._connection = None
-            self.sink.failed(reason)
+            self._part().failed(reason)
 
     def cancel(self) -> None:
         """Close the connection under the call, or stop opening it."""
         if self.over:
             return
-        self.over = True
-        self.message = b""
+        connection = self._connection
+        self._part()
         if self._opening is not None:
             self._opening.cancel()
-        if self._connection is not None:
-            self._connection.cancel()
-            self._connection = None
+        if connection is not None:
+            connection.cancel()
+
+    def _part(self) -> Sink:
+        """It is over: who listened is known no more, nor holds this any longer. Returns who it was."""
+        sink = self.sink
+        self.over = True
+        self.message = b""
+        self._connection = None
+        self.sink, self.data = _NOBODY, _NOBODY.data
+        return sink
 
     def pause(self) -> None:
         self._paused = True

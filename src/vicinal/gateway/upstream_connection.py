@@ -139,6 +139,7 @@ class UpstreamConnection(asyncio.Protocol):
             if self._reader.complete:
                 self._deliver(sink)
                 sink = None
+        self._reader.close()
         self._sink = self._unsent = None
         words = str(exc) if exc else "the engine closed the connection"
         self._lost(self, sink, None if sink is None else EngineFaultError(EngineFault.CUT_SHORT, words))

@@ -164,7 +164,7 @@ class RelayLinks:
             reason = "the scheduler could not decide, which is a defect of it"
             self.perform(Answer(request_id, Outcome(Ending.NO_CORE, reason)))
             self.over(request_id)
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # the same defect again: it has been told
                 self._core.post(ClientGone(request_id))
 
     def _orphan(self, link: "_Link") -> int:

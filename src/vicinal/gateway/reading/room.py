@@ -25,6 +25,7 @@ from vicinal.gateway.parse import ParsedRequest
 from vicinal.gateway.prompt_reader import ServedModel
 from vicinal.gateway.reading.messages import Job, Read, ReaderModel, Setup, Unread
 from vicinal.gateway.reading.reader import Reader, ReaderLostError
+from vicinal.gateway.traces import trace_of
 from vicinal.gateway.trust import TrustGroups
 
 _log = logging.getLogger(__name__)
@@ -110,8 +111,8 @@ class ReadingRoom:
             except asyncio.CancelledError:
                 _tell(waiting, _unavailable("the gateway is stopping"))
                 raise
-            except Exception:
-                _log.exception("reading a long body failed")
+            except Exception as error:  # whatever it is, the bodies that wait are read
+                _log.error("reading a long body failed: %s", trace_of(error))
                 _tell(waiting, Unread(500, "internal error of the gateway", None, "internal_error"))
                 await self._end_reader()  # it may be in the middle of a job
             else:
