@@ -53,6 +53,8 @@ def services(config: Config) -> tuple[ServiceClass, ...]:
             ttft_factor=service.ttft_factor,
             tpot_objective_s=service.tpot_objective_s,
             miss_factor=service.miss_factor,
+            band=service.band,
+            wait_s_max=service.wait_s_max,
         )
         for service in config.service
     )

@@ -8,6 +8,7 @@ from vicinal.config.access import Access
 from vicinal.config.kubernetes import Kubernetes
 from vicinal.config.schema import Count, Emulator, Model, Name, Port, Record, Scheduler, Server
 from vicinal.config.tls import Tls
+from vicinal.domain.band import Band
 from vicinal.domain.endpoint import HOST_BYTES_PER_S, SSD_BYTES_PER_S, HandOff, Role
 from vicinal.domain.request import INTERACTIVE
 from vicinal.topology.tree import TreeNetwork
@@ -88,6 +89,12 @@ class Service(Struct, frozen=True, kw_only=True):
     miss_factor: Annotated[Weight, Meta(description="What a second past an objective counts in addition.")] = (
         INTERACTIVE.miss_factor
     )
+    band: Annotated[Band, Meta(description="Whose turn comes first while not all can be served at once (flow.md).")] = (
+        Band.DEFAULT
+    )
+    wait_s_max: Annotated[
+        Rate | None, Meta(description="Longest wait for its turn, instead of `scheduler.hold_s_max`.")
+    ] = None
 
 
 class TrustGroup(Struct, frozen=True, kw_only=True):

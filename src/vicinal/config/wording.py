@@ -1,12 +1,11 @@
 """A key's annotation in words, the same for error messages and for the documentation."""
 
 import datetime
+from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 import msgspec
-
-from vicinal.domain.endpoint import HandOff, Role
 
 _TYPES: dict[Any, str] = {int: "integer", float: "number", str: "text", bool: "true or false", datetime.date: "date"}
 _BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
@@ -20,7 +19,7 @@ def type_text(annotation: Any) -> str:
             parts += [f"{sign} {getattr(meta, name):g}" for name, sign in _BOUNDS if getattr(meta, name) is not None]
             parts += ["not empty"] if meta.min_length else []
         return ", ".join(parts)
-    if annotation in (Role, HandOff):
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
         return " or ".join(f'"{each.value}"' for each in annotation)
     if get_origin(annotation) in (Union, UnionType):
         return " or ".join(type_text(each) for each in get_args(annotation) if each is not NoneType)

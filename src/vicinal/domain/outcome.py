@@ -17,6 +17,9 @@ class Ending(StrEnum):
     NO_CORE = "no_core"
     QUEUE_FULL = "queue_full"
     WAITED_TOO_LONG = "waited_too_long"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    TOO_LATE = "too_late"
+    OVERLOADED = "overloaded"
     ENGINE_FAILED = "engine_failed"
     STREAM_BROKEN = "stream_broken"
 
@@ -41,6 +44,9 @@ _STATUS = {
     Ending.NO_CORE: 503,
     Ending.QUEUE_FULL: 429,
     Ending.WAITED_TOO_LONG: 503,
+    Ending.QUOTA_EXCEEDED: 429,
+    Ending.TOO_LATE: 503,
+    Ending.OVERLOADED: 503,
     Ending.ENGINE_FAILED: 502,
     Ending.STREAM_BROKEN: 502,
 }
@@ -48,8 +54,12 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one request ended, why, and (for a refusal) when it is worth coming back."""
+    """How one request ended, why, and (for a refusal) when it is worth coming back.
+
+    `detail` says to a machine which of several bounds it was: the name of a quota, for example.
+    """
 
     ending: Ending
     reason: str = ""
     retry_after_s: float | None = None
+    detail: str = ""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vicinal.domain.band import Band
 from vicinal.domain.ids import EndpointId, ModelId, RequestId, TenantId
 
 HASH_BYTES = 8
@@ -13,6 +14,7 @@ class ServiceClass:
 
     A TTFT objective is the larger of `ttft_floor_s` and `ttft_factor` times this prompt's unloaded TTFT.
     `miss_factor` (kappa) is how many seconds one second past an objective counts in addition.
+    `band` says whose turn comes first; a request waits for its turn for `wait_s_max` at most, None for the scheduler's.
     """
 
     name: str
@@ -22,15 +24,24 @@ class ServiceClass:
     ttft_factor: float = 4.0
     tpot_objective_s: float = 0.05
     miss_factor: float = 1.0
+    band: Band = Band.DEFAULT
+    wait_s_max: float | None = None
 
     def ttft_objective_s(self, unloaded_ttft_s: float) -> float:
         """For a prompt that takes `unloaded_ttft_s` where nobody else is."""
         return max(self.ttft_floor_s, self.ttft_factor * unloaded_ttft_s)
 
 
-INTERACTIVE = ServiceClass("interactive")
+INTERACTIVE = ServiceClass("interactive", band=Band.INTERACTIVE)
 BATCH = ServiceClass(
-    "batch", ttft_weight=0.1, tpot_weight=0.1, ttft_floor_s=30.0, ttft_factor=1.0, tpot_objective_s=0.2
+    "batch",
+    ttft_weight=0.1,
+    tpot_weight=0.1,
+    ttft_floor_s=30.0,
+    ttft_factor=1.0,
+    tpot_objective_s=0.2,
+    band=Band.BATCH,
+    wait_s_max=600.0,
 )
 
 
@@ -45,6 +56,8 @@ class Request:
     `expected_output_tokens` is a prediction; `max_output_tokens` is what the client allows.
     `splittable` is False when one engine must do both phases (for example n > 1).
     A request with `copy_to` is a copy: nobody wants its answer, it leaves the prompt's KV at that endpoint.
+    `priority` orders the requests of one tenant within a band, the smallest first. `gateway_cpu_s` is what reading it
+    took: JSON, tokens and hashes.
     """
 
     id: RequestId
@@ -62,6 +75,12 @@ class Request:
     copy_to: EndpointId | None = None
     exact: bool = True
     inferred_only: bool = False
+    gateway_cpu_s: float = 0.0
+
+    @property
+    def band(self) -> Band:
+        """Nobody waits for a copy."""
+        return self.service.band if self.copy_to is None else Band.BACKGROUND
 
     @property
     def blocks(self) -> int:

@@ -35,6 +35,9 @@ _REFUSED = frozenset(
         Ending.NO_ENDPOINT,
         Ending.QUEUE_FULL,
         Ending.WAITED_TOO_LONG,
+        Ending.QUOTA_EXCEEDED,
+        Ending.TOO_LATE,
+        Ending.OVERLOADED,
     }
 )
 _BROKEN = frozenset({Ending.ENGINE_FAILED, Ending.STREAM_BROKEN})
