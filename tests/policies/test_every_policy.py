@@ -5,10 +5,11 @@ import pytest
 
 from tests.builders import endpoint, racks
 from tests.policies.tables import Situation
+from vicinal.contracts.words import UnknownWordError
 from vicinal.cost.pairs import cheapest
 from vicinal.domain.endpoint import Role
 from vicinal.policies.cost import Cost
-from vicinal.policies.registry import POLICIES, UnknownPolicyError, policy
+from vicinal.policies.registry import POLICIES, policy
 
 pytestmark = pytest.mark.mission("B1")
 WITH_PARAMETERS = (
@@ -123,12 +124,12 @@ def test_cost_without_local_plans_takes_the_cheapest_pair() -> None:
     ("wrong", "hint"), [("affinty", "'affinity'"), ("least-loaded", "'least_loaded'"), ("roundrobin", "'round_robin'")]
 )
 def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, hint: str) -> None:
-    with pytest.raises(UnknownPolicyError, match=f"Did you mean {hint}"):
+    with pytest.raises(UnknownWordError, match=f"Did you mean {hint}"):
         policy(wrong)
 
 
 def test_an_unknown_name_is_answered_with_all_names() -> None:
-    with pytest.raises(UnknownPolicyError) as caught:
+    with pytest.raises(UnknownWordError) as caught:
         policy("zzz")
     assert "Did you mean" not in str(caught.value)
     assert all(name in str(caught.value) for name in POLICIES)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from vicinal.contracts.words import UnknownWordError
 from vicinal.policies.loads import MEASURES
-from vicinal.policies.registry import POLICIES, UnknownPolicyError, parameters, policy
+from vicinal.policies.registry import POLICIES, parameters, policy
 
 
 def test_parameters_are_set() -> None:
@@ -50,7 +51,7 @@ def test_every_parameter_has_a_default_of_its_own_kind(name: str) -> None:
     ],
 )
 def test_what_is_wrong_is_named(text: str, words: str) -> None:
-    with pytest.raises(UnknownPolicyError) as caught:
+    with pytest.raises(UnknownWordError) as caught:
         policy(text)
     assert words in str(caught.value)
 

@@ -4,9 +4,9 @@ from vicinal.cli.bench_dynamo import PeerError
 from vicinal.cli.bench_gateway import GatewayBenchError
 from vicinal.config.made import MadeClusterError
 from vicinal.config.problems import ConfigError
+from vicinal.contracts.words import UnknownWordError
 from vicinal.enginemodel.profiles import UnknownProfileError
 from vicinal.observe.read import NoSuchRequest, RecordError
-from vicinal.policies.registry import UnknownPolicyError
 from vicinal.scenarios.report import ScenarioError
 from vicinal.sim.faults import FaultError
 from vicinal.sim.requests import UnknownServiceError
@@ -33,7 +33,7 @@ PROBLEMS = (
     ParameterError,
     TraceError,
     ConfigError,
-    UnknownPolicyError,
+    UnknownWordError,
     UnknownProfileError,
     RecordError,
     NoSuchRequest,

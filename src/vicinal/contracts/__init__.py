@@ -1,1 +1,1 @@
-"""Layer 4: what a policy may be. Protocols only."""
+"""Layer 4: what a policy may be, and how one is asked for by words. No rule of any is here."""

@@ -15,7 +15,7 @@ from vicinal.topology.tree import tree_topology
 
 
 def check(config: Config) -> None:
-    """Raise UnknownPolicyError or UnknownProfileError, which list the nearest known names, before anything starts."""
+    """Raise UnknownWordError or UnknownProfileError, which list the nearest known names, before anything starts."""
     policy(config.scheduler.policy)
     for endpoint in endpoints(config):
         profile(endpoint.profile)
