@@ -1,0 +1,1 @@
+"""How much may wait in an engine's own queue (contracts/limit.py)."""
