@@ -13,6 +13,7 @@ from vicinal.workload import (
     independent,
     shared_system_prompts,
     short_and_long,
+    tenants,
     tool_agent,
     two_models,
 )
@@ -61,6 +62,7 @@ GENERATORS: Mapping[str, Generator] = MappingProxyType(
         "hot_prefix": Generator(hot_prefix.hot_prefix, hot_prefix.Shape),
         "two_models": Generator(two_models.two_models, two_models.Shape),
         "independent": Generator(independent.independent, independent.Shape),
+        "tenants": Generator(tenants.tenants, tenants.Shape),
     }
 )
 

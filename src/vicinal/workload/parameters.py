@@ -1,6 +1,6 @@
 """Parameters of made workloads as words: `key=value,key=value` becomes a shape, and a shape's values become words.
 
-A value is a number, a name, whole numbers with slashes between them (`2048/1024`), or a distribution: a number for a
+A value is a number, a name, numbers or names with slashes between them (`2048/1024`), or a distribution: a number for a
 fixed length, `exponential/MEAN`, or `lognormal/MEDIAN/SIGMA/MOST`. Nothing is guessed: a key or a value that is not
 understood is an error that says what is.
 """
@@ -27,6 +27,8 @@ _EXPECTED = {
     float: "a number",
     str: "a name",
     tuple[int, ...]: "whole numbers with slashes between them, such as 2048/1024",
+    tuple[float, ...]: "numbers with slashes between them, such as 0.5/20",
+    tuple[str, ...]: "names with slashes between them, such as a/b",
     Lengths: "a number, exponential/MEAN or lognormal/MEDIAN/SIGMA/MOST",
 }
 
@@ -81,7 +83,7 @@ def in_words(value: object) -> str:
             figures = (getattr(value, field.name) for field in fields(value))
             return "/".join([type(value).__name__.lower(), *(f"{figure:.15g}" for figure in figures)])
         case tuple():
-            return "/".join(map(str, value))
+            return "/".join(map(in_words, value))
         case float():
             return f"{value:.15g}"
         case _:
@@ -95,12 +97,22 @@ def _value(text: str, kind: Any) -> object:
         return _finite(text)
     if kind == tuple[int, ...]:
         return tuple(int(part) for part in text.split("/"))
+    if kind == tuple[float, ...]:
+        return tuple(_finite(part) for part in text.split("/"))
+    if kind == tuple[str, ...]:
+        return tuple(_name(part) for part in text.split("/"))
     word, *figures = text.split("/")
     if not figures:
         return Fixed(_finite(word))
     if word not in _DISTRIBUTIONS:
         raise ParameterError(unknown("distribution", word, _DISTRIBUTIONS))
     return _DISTRIBUTIONS[word](*map(_finite, figures))
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise ValueError(text)
+    return text.strip()
 
 
 def _finite(text: str) -> float:
