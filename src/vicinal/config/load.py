@@ -3,14 +3,16 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from vicinal.config.build import build
+from vicinal.config.build import Where, build
 from vicinal.config.checks import findings
 from vicinal.config.environment import overlay
 from vicinal.config.fleet import Config
 from vicinal.config.lines import line_of
 from vicinal.config.places import READERS, placed
 from vicinal.config.problems import ConfigError, Key, Problem, key_text
+from vicinal.config.toml import to_toml
 
 
 def load(path: str | Path, environ: Mapping[str, str]) -> Config:
@@ -43,7 +45,33 @@ def parse(text: str, source: str, environ: Mapping[str, str]) -> Config:
                 return f"{source}:{line}"
         return source
 
-    config = placed(build(merged, where), where)
+    return _checked(merged, where)
+
+
+def over(config: Config, text: str, source: str) -> Config:
+    """`config` with a piece of TOML on top: its keys take the place of those of the same section, its arrays of tables
+    that of the whole array. `source` is what error messages call the piece.
+
+    Raises ConfigError, as `parse` does.
+    """
+    try:
+        said = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([Problem(source, "", f"not valid TOML: {error}")]) from None
+    merged = tomllib.loads(to_toml(config))
+    for section, value in said.items():
+        before = merged.get(section)
+        merged[section] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
+
+    def where(key: Key) -> str:
+        line = next((line for end in range(len(key), 0, -1) if (line := line_of(text, key[:end]))), None)
+        return f"{source}:{line}" if line else source
+
+    return _checked(merged, where)
+
+
+def _checked(raw: Mapping[str, Any], where: Where) -> Config:
+    config = placed(build(raw, where), where)
     if problems := [Problem(where(key), key_text(key), text) for key, text in findings(config)]:
         raise ConfigError(problems)
     return config

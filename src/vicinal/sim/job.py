@@ -15,6 +15,7 @@ from vicinal.workload.arrival import Arrival
 class Job:
     """`names` of all full blocks of prompt and answer. Stamps are virtual seconds; None until they happen.
 
+    It is the `tries`-th request of an errand that began at `asked_s`; its first leg left the scheduler at `sent_s`.
     `prefilled` is where the attempt under way has its prompt's KV, which took `compute_s`. Of the cached tokens,
     `loaded_tokens` lay below HBM, by tier. `legs` are its works that are not over.
     """
@@ -23,6 +24,9 @@ class Job:
     arrival: Arrival
     names: list[int]
     at_s: float
+    asked_s: float
+    tries: int = 1
+    sent_s: float | None = None
     attempt: int = 0
     prefilled: EndpointId | None = None
     compute_s: float = 0.0

@@ -1,7 +1,6 @@
 """What a simulated run comes to: the JSON of `vicinal simulate --json`."""
 
-from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -9,18 +8,37 @@ import numpy as np
 from vicinal.domain.outcome import Ending
 from vicinal.observe.hit_rates import hit_rate_by_tier
 from vicinal.observe.spread import Spread, Tails
+from vicinal.sim.completed import Completed
 from vicinal.sim.measures import Measures
 from vicinal.sim.stability import Unstable
+from vicinal.sim.timeline import Timeline
 from vicinal.topology.graph import Level
 
 TENANTS_SHOWN = 16
 
 
 class Tenant(msgspec.Struct, frozen=True):
-    """A tenant's completed requests, and by how much they were slowed down: TTFT ÷ that of the prompt alone."""
+    """A tenant's (or a class of service's) completed requests, and by how much they were slowed down: TTFT ÷ that of
+    the prompt alone. `good` of them met both objectives; `refused` are those that ended without an answer. `wait_s` is
+    from arrival until the scheduler sent the request off."""
 
     requests: int
     slowdown: Spread
+    ttft_s: Spread = Spread()
+    wait_s: Spread = Spread()
+    good: int = 0
+    refused: int = 0
+    tokens: int = 0
+
+
+class Errands(msgspec.Struct, frozen=True):
+    """What clients wanted done, however many requests it took: `requests` are those, `given_up` of the errands ended
+    without an answer. `ttft_s` is from the first request of an errand to the first token of its answer."""
+
+    errands: int
+    requests: int
+    given_up: int
+    ttft_s: Spread
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -62,9 +80,20 @@ class Result(msgspec.Struct, frozen=True):
     simulated_per_s: float
     clock_debt: float = 0.0
     hit_rate_by_tier: dict[str, float] = {}
+    services: dict[str, Tenant] = {}
+    errands: Errands | None = None
+    unreasoned: int = 0
+    timeline: Timeline | None = None
 
 
-def result(measures: Measures, policy: str, seed: int, unstable: Unstable | None, wall_s: float) -> Result:
+def result(
+    measures: Measures,
+    policy: str,
+    seed: int,
+    unstable: Unstable | None,
+    wall_s: float,
+    timeline: Timeline | None = None,
+) -> Result:
     """Put together what a finished run was measured by."""
     completed = len(measures.ttft_s)
     span_s = measures.last_s - measures.first_s if measures.first_s is not None else 0.0
@@ -91,8 +120,8 @@ def result(measures: Measures, policy: str, seed: int, unstable: Unstable | None
         output_tokens_per_s=measures.output_tokens / span_s if span_s else None,
         kv_bytes={level.label: round(measures.bytes_by_level.get(level.label, 0.0)) for level in Level},
         preemptions=measures.preemptions,
-        fairness=_fairness(measures.slowdowns),
-        tenants=_tenants(measures.slowdowns),
+        fairness=_fairness(measures.completed),
+        tenants=_shown(measures, measures.parties.tenants()),
         warnings=dict(measures.warnings),
         endings=endings,
         unstable=unstable,
@@ -104,22 +133,57 @@ def result(measures: Measures, policy: str, seed: int, unstable: Unstable | None
             {tier.value: tokens for tier, tokens in measures.loaded_tokens.items()},
             measures.prompt_tokens,
         ),
+        services=_shown(measures, measures.parties.services()),
+        errands=_errands(measures),
+        unreasoned=measures.unreasoned,
+        timeline=timeline,
     )
 
 
 _FAILED = (Ending.ENGINE_FAILED, Ending.STREAM_BROKEN)
 
 
-def _fairness(slowdowns: Mapping[str, "array[float]"]) -> float | None:
-    if len(slowdowns) < 2:
+def _fairness(completed: Completed) -> float | None:
+    slowdown, party = completed.column("slowdown"), np.array(completed.party, dtype=int)
+    of_tenants = [slowdown[np.isin(party, numbers)] for numbers in completed.parties.tenants().values()]
+    means = np.array([values.mean() for values in of_tenants if len(values)])
+    if len(means) < 2:
         return None
-    means = np.array([np.mean(values) for values in slowdowns.values()])
     return float(means.sum() ** 2 / (len(means) * (means**2).sum()))
 
 
-def _tenants(slowdowns: Mapping[str, "array[float]"]) -> dict[str, Tenant]:
-    """The busiest of several tenants."""
-    if len(slowdowns) < 2:
+def _shown(measures: Measures, groups: Mapping[str, Sequence[int]]) -> dict[str, Tenant]:
+    """The busiest of several groups of parties."""
+    if len(groups) < 2:
         return {}
-    busiest = sorted(slowdowns, key=lambda name: (-len(slowdowns[name]), name))[:TENANTS_SHOWN]
-    return {name: Tenant(len(slowdowns[name]), Spread.of(slowdowns[name])) for name in busiest}
+    found = {name: _tenant(measures, numbers) for name, numbers in groups.items()}
+    busiest = sorted(found, key=lambda name: (-found[name].requests, name))[:TENANTS_SHOWN]
+    return {name: found[name] for name in busiest}
+
+
+def _tenant(measures: Measures, numbers: Sequence[int]) -> Tenant:
+    completed = measures.completed
+    whose = np.isin(np.array(completed.party, dtype=int), numbers)
+    tokens = completed.column("prompt_tokens") + completed.column("output_tokens")
+    return Tenant(
+        requests=int(whose.sum()),
+        slowdown=Spread.of(completed.column("slowdown")[whose]),
+        ttft_s=Spread.of(completed.ttft_s[whose]),
+        wait_s=Spread.of((completed.column("sent_s") - completed.column("arrived_s"))[whose]),
+        good=int(completed.column("good")[whose].sum()),
+        refused=int(np.isin(np.array(measures.refused_party, dtype=int), numbers).sum()),
+        tokens=int(tokens[whose].sum()),
+    )
+
+
+def _errands(measures: Measures) -> Errands | None:
+    """None when nobody came back: then every request is an errand."""
+    if not measures.came_back:
+        return None
+    completed = measures.completed
+    return Errands(
+        errands=len(measures.arrivals_s) - measures.came_back,
+        requests=len(measures.arrivals_s),
+        given_up=measures.given_up,
+        ttft_s=Spread.of(completed.column("first_s") - completed.column("asked_s")),
+    )

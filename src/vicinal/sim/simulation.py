@@ -7,40 +7,47 @@ is settled, time moves to the next entry of the agenda. Nothing depends on wall 
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from vicinal.domain.effects import Answer, Cancel, Dispatch, Effect, Warn
 from vicinal.domain.events import AlarmRang, Event, RequestArrived, TopologyChanged
 from vicinal.domain.ids import RequestId
-from vicinal.domain.outcome import Ending
+from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Leg
 from vicinal.enginemodel.background import Background
 from vicinal.enginemodel.linkfaults import LinkFaults
 from vicinal.enginemodel.work import Finished, Generated, PullWanted
 from vicinal.scheduler.scheduler import Scheduler
-from vicinal.sim.agenda import Agenda, Rank, Wake
+from vicinal.sim.agenda import Agenda, Happening, Rank, Wake
 from vicinal.sim.faults import FaultError, Faults
 from vicinal.sim.job import Job
 from vicinal.sim.legs import Legs
 from vicinal.sim.measures import Measures
 from vicinal.sim.news import News
 from vicinal.sim.requests import RequestMaker
+from vicinal.sim.returns import Returns
 from vicinal.sim.server import Server
 from vicinal.sim.stability import Backlog, Unstable
+from vicinal.sim.timeline import Sampler
 from vicinal.sim.transfers import Transfers
 from vicinal.sim.world import World
 from vicinal.workload.arrival import Arrival
 
 PROGRESS_EVERY = 256
 
-_NO_ROOM = (Ending.QUEUE_FULL, Ending.WAITED_TOO_LONG)
+_NO_ROOM = (Ending.QUEUE_FULL, Ending.WAITED_TOO_LONG, Ending.TOO_LATE, Ending.OVERLOADED)
+_ONCE = Returns(tries_max=1)
 
 Progress = Callable[[int, float], None]
 """Is given the requests that arrived and the virtual time, now and then."""
 
 
 class Simulation:
-    """One run. With a `backlog`, the run ends when requests pile up faster than they are served; `unstable` says so."""
+    """One run. With a `backlog`, the run ends when requests pile up faster than they are served; `unstable` says so.
+
+    `returns` says how clients come back who were refused: not at all, by default. A `sampler` looks on.
+    """
 
     def __init__(
         self,
@@ -51,6 +58,8 @@ class Simulation:
         measures: Measures,
         faults: Faults,
         backlog: Backlog | None,
+        returns: Returns = _ONCE,
+        sampler: Sampler | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.world = world
@@ -59,13 +68,15 @@ class Simulation:
         self._workload = workload
         self._requests = requests
         self._backlog = backlog
+        self._returns = returns
+        self._sampler = sampler
         self._agenda = Agenda()
         self._inbox: deque[Event] = deque()
         self._dirty: dict[str, Server] = {}
         self._jobs: dict[RequestId, Job] = {}
         self._arrived = 0
         self._silent = 0
-        self._turns = 0
+        self._coming = 0
         self._ended = False
         self.servers: Mapping[str, Server] = {
             endpoint.id: Server(endpoint, slot, world.make_engine, self._agenda, self._pump)
@@ -95,9 +106,11 @@ class Simulation:
         self._inbox.append(TopologyChanged(tuple(self.world.fleet)))
         self._news.start(list(self.servers.values()))
         self._settle()
+        if self._sampler is not None:
+            self._sampler.watch(self._agenda, self.scheduler, list(self.servers.values()))
         self._next_arrival()
         told = 0
-        while (self._jobs or self._turns or not self._ended) and self.unstable is None and self._agenda.step():
+        while (self._jobs or self._coming or not self._ended) and self.unstable is None and self._agenda.step():
             self._settle()
             if self._arrived >= told + PROGRESS_EVERY:
                 told = self._arrived
@@ -140,17 +153,30 @@ class Simulation:
             case Answer(request_id, outcome):
                 job = self._jobs.pop(request_id)
                 job.outcome = outcome
-                # Who is turned away for want of room is backlog: a bounded queue makes no system stable.
-                self._silent -= job.first_s is None and outcome.ending not in _NO_ROOM
-                self.measures.refused(job)
-                self._go_on(job, now)
+                self._refused(job, outcome, now)
             case Warn(kind):
                 self.measures.warned(kind)
             case _:
                 pass
 
+    def _refused(self, job: Job, outcome: Outcome, now: float) -> None:
+        wait_s = self._returns.wait_s(outcome, job.tries)
+        self.measures.refused(job, now, comes_back=wait_s is not None)
+        # Who is turned away for want of room is backlog, unless it is counted again when it comes back: a bounded queue
+        # makes no system stable.
+        self._silent -= job.first_s is None and (outcome.ending not in _NO_ROOM or wait_s is not None)
+        if wait_s is None:
+            self._go_on(job, now)
+        else:
+            self._later(now + wait_s, partial(self._come_back, job))
+
+    def _come_back(self, job: Job, now: float) -> None:
+        self._arrive(replace(job.arrival, at_s=now), now, job)
+
     def _dispatch(self, dispatch: Dispatch, now: float) -> None:
         job = self._jobs[dispatch.request_id]
+        if job.sent_s is None:
+            job.sent_s = now
         server = self.servers[dispatch.endpoint]
         source = self.servers[dispatch.plan.prefill] if dispatch.leg is Leg.DECODE else None
         self._legs.start(job, dispatch, server, source, now)
@@ -189,11 +215,14 @@ class Simulation:
         self._next_arrival()
         self._arrive(arrival, now)
 
-    def _arrive(self, arrival: Arrival, now: float) -> None:
+    def _arrive(self, arrival: Arrival, now: float, before: Job | None = None) -> None:
+        """A request comes; `before` is the one of its errand that was refused."""
         request, names = self._requests.make(arrival, self._arrived)
         self._arrived += 1
         self._silent += 1
-        self._jobs[request.id] = Job(request, arrival, names, now)
+        asked_s, tries = (now, 1) if before is None else (before.asked_s, before.tries + 1)
+        self._jobs[request.id] = Job(request, arrival, names, now, asked_s, tries)
+        self.measures.arrived(now)
         self._inbox.append(RequestArrived(request))
         if self._backlog is not None:
             self.unstable = self._backlog.arrived(self._arrived, self._silent, now)
@@ -208,12 +237,17 @@ class Simulation:
     def _go_on(self, job: Job, ended_s: float) -> None:
         """The next turn of its session follows, whatever became of this one: the live load client does so too."""
         if (following := job.arrival.following(ended_s)) is not None:
-            self._turns += 1
-            self._agenda.add(following.at_s, Rank.ARRIVAL, partial(self._next_turn, following))
+            self._later(following.at_s, partial(self._arrive, following))
 
-    def _next_turn(self, arrival: Arrival, now: float) -> None:
-        self._turns -= 1
-        self._arrive(arrival, now)
+    def _later(self, at_s: float, arrive: Happening) -> None:
+        """A client is going to send something more: the run lasts until it has."""
+        self._coming += 1
+
+        def happen(now: float) -> None:
+            self._coming -= 1
+            arrive(now)
+
+        self._agenda.add(at_s, Rank.ARRIVAL, happen)
 
     def _plan(self, faults: Faults) -> None:
         for source in (self.world.background, LinkFaults(self.world.network.links, faults.links)):

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace as with_changes
 
 from vicinal.config.fleet import Config
-from vicinal.config.load import load
+from vicinal.config.load import load, over
 from vicinal.config.made import made_cluster
 from vicinal.sim.simulation import Progress
 from vicinal.wiring.simulated import Outcome, Physics, simulate, with_policy
@@ -48,10 +48,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One simulated run. `cluster` is a TOML file or the words of a made cluster, `shape` more keys of the latter."""
+    """One simulated run. `cluster` is a TOML file or the words of a made cluster, `shape` more keys of the latter.
+    `config` is a piece of TOML that goes on top."""
 
     cluster: str = "default"
     shape: dict[str, str] = {}
+    config: str = ""
     policy: str = "cost"
     seed: int = 0
     heartbeat_s: float | None = None
@@ -65,7 +67,7 @@ def execute(run: Run, on_progress: Progress = lambda _arrived, _now: None) -> Ou
 
 
 def cluster_of(run: Run) -> Config:
-    """The run's cluster, under its policy and seed."""
+    """The run's cluster, under its policy and seed. Raises ConfigError for a piece of TOML that does not fit."""
     path = Path(run.cluster)
     if path.suffix == ".toml" or path.is_file():
         if run.shape:
@@ -73,6 +75,8 @@ def cluster_of(run: Run) -> Config:
         config = load(path, os.environ)
     else:
         config = made_cluster(run.cluster, run.shape)
+    if run.config:
+        config = over(config, run.config, "the run's configuration")
     config = with_policy(config, run.policy, run.seed)
     if run.heartbeat_s is not None:
         config = with_changes(config, scheduler=with_changes(config.scheduler, heartbeat_s=run.heartbeat_s))

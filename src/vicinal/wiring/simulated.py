@@ -25,8 +25,10 @@ from vicinal.sim.measures import Measures
 from vicinal.sim.objectives import Objectives
 from vicinal.sim.requests import Foresight, RequestMaker
 from vicinal.sim.result import Result, result
+from vicinal.sim.returns import Returns
 from vicinal.sim.simulation import Progress, Simulation
 from vicinal.sim.stability import Backlog
+from vicinal.sim.timeline import Sampler
 from vicinal.sim.world import World
 from vicinal.topology.fabric import Fabric
 from vicinal.topology.graph import Level
@@ -54,7 +56,8 @@ class Physics(msgspec.Struct, frozen=True, kw_only=True):
 
     `noise` is the standard deviation of the logarithm of a step's duration. Others take `background` of every uplink
     half of the time, `background_s` at a stretch. With more than one of `layers`, KV leaves layer by layer during the
-    prefill. `until_unstable` ends a run in which requests pile up for good.
+    prefill. `until_unstable` ends a run in which requests pile up for good. `returns` says how refused clients come
+    back. With a `window_s` the result has a timeline.
     """
 
     truth: Truth = Truth.GRID
@@ -65,6 +68,8 @@ class Physics(msgspec.Struct, frozen=True, kw_only=True):
     layers: int = 1
     faults: Faults = msgspec.field(default_factory=Faults)
     until_unstable: bool = True
+    returns: Returns = Returns(tries_max=1)
+    window_s: float | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -74,7 +79,9 @@ class Outcome(msgspec.Struct, frozen=True):
     ttft_quantiles_s: tuple[float, ...]
 
 
-def simulation(config: Config, workload: Iterator[Arrival], physics: Physics) -> Simulation:
+def simulation(
+    config: Config, workload: Iterator[Arrival], physics: Physics, sampler: Sampler | None = None
+) -> Simulation:
     """A run that is ready to begin. The configuration's seed is the run's."""
     fleet = endpoints(config)
     model = config.model
@@ -104,6 +111,8 @@ def simulation(config: Config, workload: Iterator[Arrival], physics: Physics) ->
         Measures(Objectives(lambda tokens: min(fit.prefill_s(tokens, 0) for fit in fits))),
         physics.faults,
         Backlog(max(WAITING_MIN, WAITING_PER_ENDPOINT * len(fleet))) if physics.until_unstable else None,
+        physics.returns,
+        sampler,
     )
 
 
@@ -114,11 +123,13 @@ def simulate(
     on_progress: Progress = lambda _arrived, _now: None,
 ) -> Outcome:
     """Run to the end, and say what came of it."""
-    run = simulation(config, workload, physics)
+    sampler = None if physics.window_s is None else Sampler(physics.window_s)
+    run = simulation(config, workload, physics, sampler)
     began_s = time.perf_counter()
     run.run(on_progress)
     wall_s = time.perf_counter() - began_s
-    said = result(run.measures, config.scheduler.policy, config.scheduler.seed, run.unstable, wall_s)
+    timeline = None if sampler is None else sampler.timeline(run.measures)
+    said = result(run.measures, config.scheduler.policy, config.scheduler.seed, run.unstable, wall_s, timeline)
     ttft_s = run.measures.ttft_s
     curve = np.quantile(ttft_s, np.linspace(0, 1, CURVE_POINTS)).tolist() if len(ttft_s) else ()
     return Outcome(said, tuple(curve))
