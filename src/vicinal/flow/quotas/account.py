@@ -18,7 +18,7 @@ class Account:
     """Has a bucket only for what is limited. `held_s` is how long a request holds each of its blocks, in HBM, host
     memory and SSD: a mean over those that ended."""
 
-    __slots__ = ("_buckets", "_cpu", "burst_s", "concurrency", "held_s", "tenant")
+    __slots__ = ("_buckets", "_by_name", "burst_s", "concurrency", "held_s", "tenant")
 
     def __init__(self, tenant: TenantId, rules: Rules, now: float) -> None:
         self.tenant = tenant
@@ -31,7 +31,7 @@ class Account:
             for quota, per_s in limits
             if per_s is not None
         )
-        self._cpu = next((bucket for quota, _, bucket in self._buckets if quota is Quota.GATEWAY_CPU_S), None)
+        self._by_name = {name: bucket for _, name, bucket in self._buckets}
 
     def exceeded(self, usage: Usage, now: float) -> Exceeded | None:
         """Which quota says no to a request that is going to use this, the one that does so for longest. A quota of
@@ -54,16 +54,10 @@ class Account:
         for _, name, bucket in self._buckets:
             bucket.charge(getattr(usage, name), now)
 
-    def charge_cpu(self, cpu_s: float, now: float) -> None:
-        """What reading a request took is spent even if it goes no further."""
-        if self._cpu is not None:
-            self._cpu.charge(cpu_s, now)
-
-    def correct(self, before: Usage, after: Usage, now: float) -> None:
-        """What was charged as `before` is `after`."""
-        for _, name, bucket in self._buckets:
-            if more := getattr(after, name) - getattr(before, name):
-                bucket.charge(more, now)
+    def charge_more(self, name: str, amount: float, now: float) -> None:
+        """Of one thing, by its name in `Usage`; a negative amount gives back."""
+        if (bucket := self._by_name.get(name)) is not None:
+            bucket.charge(amount, now)
 
     def learn(self, blocks: int, usage: Usage) -> None:
         """A request of so many blocks held them so long."""
@@ -76,5 +70,5 @@ class Account:
         return next((bucket.balance(now) for limited, _, bucket in self._buckets if limited is quota), None)
 
     def idle(self, now: float) -> bool:
-        """As good as new: nothing under way, and nothing to regain."""
+        """Nothing is under way, and nothing is to be regained."""
         return not self.concurrency.count and all(bucket.full(now) for _, _, bucket in self._buckets)

@@ -1,7 +1,5 @@
 """A request of a tenant with quotas, from its arrival to its end: what was charged for it, and what it really uses."""
 
-from msgspec.structs import replace
-
 from vicinal.domain.plan import Leg, Plan
 from vicinal.domain.request import Request
 from vicinal.flow.quotas.account import Account
@@ -66,7 +64,8 @@ class Live:
             self._host.hold(plan.from_host_tokens / block, now)
             self._ssd.hold(plan.from_ssd_tokens / block, now)
             reads, copied = self._reads + (not copies and not plan.local), self._copied + moved
-        self._charge(replace(self.charged, remote_reads=float(reads), copy_bytes=copied), now)
+        self._becomes("remote_reads", float(reads), now)
+        self._becomes("copy_bytes", copied, now)
 
     def hold(self, hbm_blocks: int, now: float) -> None:
         self._hbm.hold(hbm_blocks, now)
@@ -77,27 +76,23 @@ class Live:
         self._ssd.hold(0, now)
 
     def end(self, output_tokens: int | None, now: float) -> None:
-        """Correct everything that was predicted."""
+        """Correct everything that was predicted. What no engine had, used no tokens."""
         request = self.request
-        tokens = 0.0
-        if self._sent and request.copy_to is None:
-            answer = request.expected_output_tokens if output_tokens is None else output_tokens
-            tokens = float(request.prompt_tokens + answer)
-        held = () if request.copy_to is not None else (self._hbm, self._host, self._ssd)
-        hbm_block_s, host_block_s, ssd_block_s = [tier.block_s(now) for tier in held] or (0.0, 0.0, 0.0)
-        used = replace(
-            self.charged,
-            tokens=tokens,
-            hbm_block_s=hbm_block_s,
-            host_block_s=host_block_s,
-            ssd_block_s=ssd_block_s,
-            copy_bytes=self._copied,
-            remote_reads=float(self._reads),
-        )
-        self._charge(used, now)
-        if self._sent and request.copy_to is None:
-            self.account.learn(self._blocks, used)
+        self._becomes("remote_reads", float(self._reads), now)
+        self._becomes("copy_bytes", self._copied, now)
+        if request.copy_to is not None:
+            return
+        answer = request.expected_output_tokens if output_tokens is None else output_tokens
+        self._becomes("tokens", float(request.prompt_tokens + answer) if self._sent else 0.0, now)
+        self._becomes("hbm_block_s", self._hbm.block_s(now), now)
+        self._becomes("host_block_s", self._host.block_s(now), now)
+        self._becomes("ssd_block_s", self._ssd.block_s(now), now)
+        if self._sent:
+            self.account.learn(self._blocks, self.charged)
 
-    def _charge(self, usage: Usage, now: float) -> None:
-        self.account.correct(self.charged, usage, now)
-        self.charged = usage
+    def _becomes(self, name: str, amount: float, now: float) -> None:
+        """What was charged as something else is this."""
+        charged = self.charged
+        if more := amount - getattr(charged, name):
+            setattr(charged, name, amount)
+            self.account.charge_more(name, more, now)

@@ -22,8 +22,8 @@ LOOKED_AT = 2
 class Quotas:
     """Costs nothing for a tenant of which nothing is said. `kv_bytes_per_token` is what a copied token weighs.
 
-    An account is forgotten when it is as good as new: the rest are as many as were in use within the seconds that
-    their buckets take to fill.
+    An account is forgotten when nothing of its tenant is under way and its buckets are full: the rest are as many as
+    were in use within the seconds that buckets take to fill.
     """
 
     def __init__(self, tenants: Tenants, kv_bytes_per_token: float) -> None:
@@ -45,7 +45,7 @@ class Quotas:
         live = Live(request, account, self._kv_bytes_per_token, now)
         exceeded = account.exceeded(live.charged, now)
         if exceeded is not None:
-            account.charge_cpu(request.gateway_cpu_s, now)
+            account.charge_more("gateway_cpu_s", request.gateway_cpu_s, now)
             return exceeded
         account.charge(live.charged, now)
         account.concurrency.enter()

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Usage(Struct, frozen=True):
+class Usage(Struct):
     """One field for each rate (rules.py), whose name it has in small letters. Block-seconds are blocks times the
     seconds for which the request held them."""
 
