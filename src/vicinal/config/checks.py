@@ -11,6 +11,7 @@ from vicinal.config.cluster import block_tokens, hand_off, kv_blocks, kv_bytes_p
 from vicinal.config.dialects import dialects_can, dialects_exist
 from vicinal.config.fleet import Config, Endpoint
 from vicinal.config.problems import Key, key_text, nearest
+from vicinal.config.tenant_rules import tenant_findings
 from vicinal.config.tls_rules import tls_findings
 from vicinal.config.trust import trust_findings
 from vicinal.domain.capabilities import CAPABILITIES
@@ -228,6 +229,7 @@ _RULES: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _places_nest,
     _uplinks_exist,
     trust_findings,
+    tenant_findings,
     access_findings,
     tls_findings,
 )

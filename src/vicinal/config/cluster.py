@@ -5,10 +5,13 @@ from pathlib import Path
 import vicinal
 from vicinal.config.fleet import Config
 from vicinal.config.fleet import Endpoint as Entry
+from vicinal.config.tenants import Tenant as TenantEntry
 from vicinal.domain.capabilities import CAPABILITIES
 from vicinal.domain.endpoint import Endpoint, HandOff, Placement, Role
 from vicinal.domain.ids import EndpointId, ModelId, TenantId
 from vicinal.domain.request import BATCH, INTERACTIVE, ServiceClass
+from vicinal.flow.quotas.rules import Quota, Rules
+from vicinal.flow.tenants import Tenant, Tenants
 from vicinal.topology.fabric import Parallel
 from vicinal.topology.tree import TreeNetwork
 
@@ -65,6 +68,11 @@ def group_of_tenant(config: Config) -> dict[TenantId, str]:
     return {TenantId(tenant): group.name for group in config.trust_group for tenant in group.tenants}
 
 
+def tenants(config: Config) -> Tenants:
+    """What is said of tenants. One of whom no quota is given has none."""
+    return Tenants([_tenant(entry) for entry in config.tenant])
+
+
 def tokenizer_folder(config: Config) -> Path | None:
     """The folder of the model's tokenizer; None when the configuration has none."""
     if config.model.tokenizer == PACKAGED_TOKENIZER:
@@ -94,6 +102,19 @@ def hand_off(entry: Entry) -> HandOff | None:
     if not entry.hand_off or not known:
         return None
     return None if known[0].halves_need_each_other and entry.role is Role.BOTH else known[0]
+
+
+def _tenant(entry: TenantEntry) -> Tenant:
+    figures = {quota.value: getattr(entry, quota.value, None) for quota in Quota}
+    limited = any(figure is not None for figure in figures.values())
+    return Tenant(
+        name=TenantId(entry.name),
+        model=None if entry.model is None else ModelId(entry.model),
+        weight=entry.weight,
+        rules=Rules(**figures, burst_s=entry.burst_s) if limited else None,
+        reserved_endpoints=tuple(map(EndpointId, entry.reserved_endpoints)),
+        reserved_share=entry.reserved_share,
+    )
 
 
 def _endpoint(config: Config, entry: Entry) -> Endpoint:

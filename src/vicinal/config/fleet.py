@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from vicinal.config.access import Access
 from vicinal.config.kubernetes import Kubernetes
 from vicinal.config.schema import Count, Emulator, Model, Name, Port, Record, Scheduler, Server
+from vicinal.config.tenants import Tenant
 from vicinal.config.tls import Tls
 from vicinal.domain.band import Band
 from vicinal.domain.endpoint import HOST_BYTES_PER_S, SSD_BYTES_PER_S, HandOff, Role
@@ -191,4 +192,5 @@ class Config(Struct, frozen=True, kw_only=True):
     kubernetes: Kubernetes = Kubernetes()
     service: tuple[Service, ...] = ()
     trust_group: tuple[TrustGroup, ...] = ()
+    tenant: tuple[Tenant, ...] = ()
     endpoint: tuple[Endpoint, ...] = ()
