@@ -10,7 +10,6 @@ from vicinal.cluster.freshness import FreshnessRule
 from vicinal.config.cluster import endpoints, tree_network
 from vicinal.config.default import default_cluster
 from vicinal.cost.table import GRID_CELLS_MAX
-from vicinal.domain.outcome import Ending
 from vicinal.enginemodel.profiles import KV_BYTES_PER_TOKEN, NAMES, profile
 from vicinal.topology.tree import tree_topology
 from vicinal.workload.conversation import Shape, conversation
@@ -58,14 +57,6 @@ def test_freshness_is_as_described() -> None:
     assert f"up to {rule.stale_heartbeats:.0f} heartbeats | fresh | {rule.margin_share:.0%}".replace("%", " %") in text
     assert f"up to {rule.unknown_heartbeats:.0f} heartbeats | stale" in text
     assert f"grows by {rule.margin_share_per_heartbeat:.0%} per heartbeat".replace("%", " %") in text
-
-
-def test_each_refusal_is_in_the_table_of_errors_with_its_status() -> None:
-    rows = {(row[0][:3], code) for row in table_rows(read("docs/http.md")) for code in re.findall(r"`(\w+)`", row[1])}
-    unseen = {Ending.DONE, Ending.CANCELLED, Ending.ORPHANED, Ending.REJECTED, Ending.STREAM_BROKEN}
-    for ending in set(Ending) - unseen:
-        assert (str(ending.http_status), ending.value) in rows
-    assert f"`{Ending.STREAM_BROKEN}`" in read("docs/http.md")
 
 
 def test_the_conversation_workload_is_as_described() -> None:

@@ -358,15 +358,6 @@ async def test_cancel_closes_the_leg_of_its_attempt_only(world, kit) -> None:
     }
 
 
-@pytest.mark.parametrize("ending", [e for e in Ending if e.http_status >= 400])
-async def test_every_ending_is_an_answer_with_its_status(world, kit, ending) -> None:
-    world.scheduler.on(RequestArrived, lambda e: [Answer(e.request.id, Outcome(ending, "so"))])
-    await world.start()
-    response = await world.ask(BODY)
-    assert (response.status, response.error["code"]) == (ending.http_status, ending.value)
-    assert "retry-after" not in response.headers
-
-
 async def test_a_request_id_is_kept_when_sane_and_not_in_use(world, kit) -> None:
     await world.start()
     client = await world.client()

@@ -51,7 +51,7 @@ def requests_of(pieces: Sequence[bytes], limits: Limits) -> list[Read | Refused]
             if item is None:
                 continue
             if isinstance(item, Refusal):
-                made.append(Refused(item.status, item.kind, item.message))
+                made.append(Refused(item.meaning.status, item.kind, item.message))
                 continue
             request = item.request
             body = request.body

@@ -25,6 +25,10 @@ async def _check(case: Case, *, torn: bool) -> None:
         assert len(served.seen) == case.statuses.count(200)
         if case.kind is not None:
             assert b'"message":"' in answers[-1][2]
+            assert b'"code":"%b"' % case.kind.encode() in answers[-1][2]
+            assert answers[-1][1]["x-vicinal-reason"] == case.kind
+            assert case.kind.meaning is not None
+            assert case.kind.meaning.status == answers[-1][0]
         if case.kept:
             assert "connection" not in answers[-1][1]
             if case.sent.endswith(b"helloGET"):

@@ -8,7 +8,7 @@ from vicinal.domain.ids import TenantId
 from vicinal.domain.request import BATCH, INTERACTIVE, ServiceClass
 from vicinal.gateway.caller import ANYBODY, Caller
 from vicinal.gateway.counters import GatewayCounters
-from vicinal.gateway.errors import ApiError
+from vicinal.gateway.errors import ApiError, invalid
 from vicinal.gateway.forwarding import AUTHORIZATION
 from vicinal.gateway.http_message import HttpRequest
 from vicinal.gateway.keys import KeyRing
@@ -96,5 +96,5 @@ class Access:
         if service is None:
             known = ", ".join(self._classes)
             message = f"unknown class of service {name[:100]!r}; known: {known}"
-            raise ApiError(400, message, param=self._trusted.service_class)
+            raise invalid(message, param=self._trusted.service_class)
         return service

@@ -13,7 +13,7 @@ from aiohttp import web
 from vicinal.gateway.bodies import decode
 from vicinal.gateway.caller import Caller
 from vicinal.gateway.copying import Copier, CopyOrder
-from vicinal.gateway.errors import ApiError
+from vicinal.gateway.errors import AnswerError, ApiError, invalid
 from vicinal.gateway.forwarding import AUTHORIZATION
 from vicinal.gateway.keys import KeyRing
 
@@ -98,7 +98,7 @@ class AdminServer:
         try:
             order = decode(_ORDER, await request.read())
             copied = await self._copier.copy(order, self._operator(headers), headers)
-        except ApiError as error:
+        except AnswerError as error:
             return _refused(error)
         return web.Response(body=msgspec.json.encode(copied), content_type="application/json")
 
@@ -109,11 +109,11 @@ class AdminServer:
         """`?most=N` groups, 50 as a rule."""
         asked = request.query.get("most", "50")
         if not asked.isascii() or not asked.isdigit() or not 0 < int(asked) <= GROUPS_MAX:
-            error = ApiError(400, f"most is a number from 1 to {GROUPS_MAX}, not {asked[:20]!r}", param="most")
+            error = invalid(f"most is a number from 1 to {GROUPS_MAX}, not {asked[:20]!r}", param="most")
             return _refused(error)
         return web.Response(body=msgspec.json.encode(self._list_groups(int(asked))), content_type="application/json")
 
 
-def _refused(error: ApiError) -> web.Response:
+def _refused(error: AnswerError) -> web.Response:
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
     return web.Response(status=error.status, body=error.body(), content_type="application/json", headers=headers)

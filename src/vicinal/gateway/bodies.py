@@ -10,7 +10,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from vicinal.engines.handover import GATEWAY_FIELDS
-from vicinal.gateway.errors import ApiError
+from vicinal.gateway.codes import ErrorCode
+from vicinal.gateway.errors import ApiError, invalid
 
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*?)`)?$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
@@ -95,12 +96,15 @@ def decode_chat(body: Readable) -> ChatBody:
     _check(decoded)
     _at_least_one(decoded.max_completion_tokens, "max_completion_tokens")
     if not decoded.messages:
-        raise ApiError(400, "messages must not be empty", param="messages")
+        raise invalid("messages must not be empty", param="messages")
     for i, message in enumerate(decoded.messages):
         if not isinstance(message.get("role"), str):
-            raise ApiError(400, "every message needs a role, a string", param=f"messages[{i}].role")
+            raise invalid("every message needs a role, a string", param=f"messages[{i}].role")
         if not isinstance(message.get("content"), str | list | None):
-            raise ApiError(400, "a message's content is a string or a list of parts", param=f"messages[{i}].content")
+            raise invalid(
+                "a message's content is a string or a list of parts",
+                param=f"messages[{i}].content",
+            )
     return decoded
 
 
@@ -110,9 +114,9 @@ def decode(decoder: "msgspec.json.Decoder[Body]", body: Readable | msgspec.Raw, 
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         what, param = _complaint(str(error), field)
-        raise ApiError(400, f"{what} (field `{param}`)" if param else what, param=param or None) from None
+        raise invalid(f"{what} (field `{param}`)" if param else what, param=param or None) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ApiError(400, f"the body is not valid JSON: {error}", param=None, code="invalid_json") from None
+        raise ApiError(ErrorCode.INVALID_JSON, f"the body is not valid JSON: {error}") from None
 
 
 def _complaint(text: str, field: str) -> tuple[str, str]:
@@ -129,9 +133,9 @@ def _check(body: CommonBody) -> None:
     _at_least_one(body.n, "n")
     for name in GATEWAY_FIELDS:
         if getattr(body, name) is not None:
-            raise ApiError(400, f"{name} is set by the gateway, never by a client", param=name)
+            raise invalid(f"{name} is set by the gateway, never by a client", param=name)
 
 
 def _at_least_one(value: int | None, name: str) -> None:
     if value is not None and value < 1:
-        raise ApiError(400, f"{name} must be at least 1, got {value}", param=name)
+        raise invalid(f"{name} must be at least 1, got {value}", param=name)

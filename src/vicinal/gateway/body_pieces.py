@@ -69,7 +69,7 @@ class BodyPieces:
             if self._hold is None:
                 self._hold = _Hold(self._long_bodies)
             if not self._hold.grow(self.size_bytes):
-                return Refusal(503, RefusalKind.NO_ROOM_FOR_BODY, _NO_ROOM)
+                return Refusal(RefusalKind.NO_ROOM_FOR_BODY, _NO_ROOM)
         if len(data) < _SMALL_BYTES and (self._parts or self._tail):
             self._tail += data
             if len(self._tail) >= _PIECE_BYTES:

@@ -86,7 +86,7 @@ class ChunkedBody:
                 else None
             )
         if self._trailer_bytes + line_bytes > self._limits.head_bytes:
-            return Refusal(431, RefusalKind.HEAD_TOO_LARGE, f"the trailers exceed {self._limits.head_bytes} bytes")
+            return Refusal(RefusalKind.HEAD_TOO_LARGE, f"the trailers exceed {self._limits.head_bytes} bytes")
         return None
 
     def _line(self, line: bytes) -> bool | Refusal:
@@ -101,7 +101,7 @@ class ChunkedBody:
             return _bad(f"extensions exceed {self._limits.head_bytes} bytes")
         self._missing = int(found[1], 16)
         if self.body.size_bytes + self._missing > self._limits.body_bytes:
-            return Refusal(413, RefusalKind.BODY_TOO_LARGE, f"the body exceeds {self._limits.body_bytes} bytes")
+            return Refusal(RefusalKind.BODY_TOO_LARGE, f"the body exceeds {self._limits.body_bytes} bytes")
         self._trailers = self._missing == 0
         self._data = not self._trailers
         return False
@@ -113,11 +113,11 @@ class ChunkedBody:
         self._trailer_fields += 1
         if self._trailer_fields > self._limits.head_fields:
             words = f"more than {self._limits.head_fields} trailer fields"
-            return Refusal(431, RefusalKind.TOO_MANY_HEADERS, words)
+            return Refusal(RefusalKind.TOO_MANY_HEADERS, words)
         if line.partition(b":")[0].lower() in _NO_TRAILERS:
             return _bad("a trailer that says how to read the message, after it was read")
         return field_fault(line) or False
 
 
 def _bad(what: str) -> Refusal:
-    return Refusal(400, RefusalKind.BAD_CHUNK, f"malformed chunk: {what}")
+    return Refusal(RefusalKind.BAD_CHUNK, f"malformed chunk: {what}")

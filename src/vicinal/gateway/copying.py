@@ -13,12 +13,13 @@ import msgspec
 
 from vicinal.domain.decision import Decision
 from vicinal.domain.ids import EndpointId, RequestId
+from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import BATCH
 from vicinal.engines.copying import prompt_body
 from vicinal.engines.long_body import in_pieces
 from vicinal.gateway.caller import Caller
-from vicinal.gateway.errors import ApiError
+from vicinal.gateway.errors import AnswerError, invalid
 from vicinal.gateway.parse import ParsedRequest, RequestParser
 from vicinal.gateway.reading.room import ReadingRoom
 from vicinal.gateway.relay import Relay
@@ -79,15 +80,15 @@ class Copier:
             self._decisions[decision.request_id] = decision
 
     async def copy(self, order: CopyOrder, caller: Caller, headers: Mapping[bytes, bytes]) -> Copied:
-        """Make a copy on behalf of `caller`; wait for its end. Raises ApiError with the status that says why not."""
+        """Make a copy on behalf of `caller`; wait for its end. Raises AnswerError, which says why not."""
         request_id = self._relay.name({})
         try:
             body, chat = prompt_body(bytes(order.request))
         except ValueError as error:
-            raise ApiError(400, f"request is not the body of a chat or completion: {error}", param="request") from None
+            raise invalid(f"request is not the body of a chat or completion: {error}", param="request") from None
         parsed = await self._parse(request_id, body, caller, chat=chat)
         if not parsed.request.splittable:
-            raise ApiError(400, "a copy is of one prompt", param="request")
+            raise invalid("a copy is of one prompt", param="request")
         asked = replace(parsed.request, copy_to=EndpointId(order.target), service=BATCH)
         self._decisions[request_id] = None
         started_s = time.monotonic()
@@ -100,9 +101,8 @@ class Copier:
             raise RuntimeError("a copy was answered without a decision")
         plan = last.chosen.plan
         if last.leg is not Leg.DECODE:
-            raise ApiError(
-                502, f"{plan.prefill} handed nothing over: does it run with a connector?", code="engine_failed"
-            )
+            message = f"{plan.prefill} handed nothing over: does it run with a connector?"
+            raise AnswerError(Ending.ENGINE_FAILED.http_status, message, code=Ending.ENGINE_FAILED)
         seconds = time.monotonic() - started_s
         return Copied(request_id, plan.prefill, plan.decode, asked.prompt_tokens, plan.moved_tokens, seconds)
 
@@ -134,10 +134,10 @@ class _Refusal(msgspec.Struct):
     error: _Stated
 
 
-def _refusal(status: int, body: bytes) -> ApiError:
+def _refusal(status: int, body: bytes) -> AnswerError:
     """The core's words, or an engine's."""
     try:
         stated = msgspec.json.decode(body, type=_Refusal).error
     except msgspec.MsgspecError:
-        return ApiError(status, "an engine refused the prompt, in words that cannot be read")
-    return ApiError(status, stated.message, code=None if stated.code is None else str(stated.code))
+        return AnswerError(status, "an engine refused the prompt, in words that cannot be read")
+    return AnswerError(status, stated.message, code=None if stated.code is None else str(stated.code))

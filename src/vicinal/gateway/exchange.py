@@ -18,7 +18,7 @@ from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.effects import Dispatch
 from vicinal.domain.events import ClientGone, FirstToken, LegFailed, PrefillDone, RequestFinished
 from vicinal.domain.ids import RequestId
-from vicinal.domain.outcome import Outcome
+from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import Request
 from vicinal.engines.answers import Usage, is_object, usage_if_whole
@@ -28,7 +28,7 @@ from vicinal.gateway.as_stream import as_stream
 from vicinal.gateway.attempt import AttemptLegs, Roads, id_line
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.drift import PromptCounts
-from vicinal.gateway.errors import error_body, error_event, outcome_body, outcome_headers
+from vicinal.gateway.errors import error_body, error_event, outcome_body, outcome_headers, reason_line
 from vicinal.gateway.http_message import EVENT_STREAM, JSON
 from vicinal.gateway.legs import HeldLeg, StreamLeg
 from vicinal.gateway.link import CoreLink
@@ -163,7 +163,8 @@ class Exchange:
             self._finished(leg, usage.completion_tokens, usage.cached_tokens)
 
     def refused_in_stream(self, leg: HeldLeg, error: EngineError) -> None:
-        self._refused(leg, error, error.status, JSON, error_body(error.status, error.message))
+        body = error_body(error.status, error.message, code=Ending.REJECTED)
+        self._refused(leg, error, error.status, JSON, body)
 
     def leg_failed(self, leg: HeldLeg, reason: str, *, answered: bool = False, words: str = "") -> None:
         """`answered`: the engine itself said so, in `words`, so it is alive. What becomes of the attempt's other leg is
@@ -236,10 +237,9 @@ class Exchange:
             self.leg_failed(leg, _CUT)
             return
         self._end()
-        if error.status == status:
-            self._respond(status, content_type, body)
-        else:
-            self._respond(error.status, JSON, error_body(error.status, error.message))
+        if error.status != status:
+            content_type, body = JSON, error_body(error.status, error.message, code=Ending.REJECTED)
+        self._respond(error.status, content_type, body, reason_line(Ending.REJECTED))
         reason = f"the engine finds the request wrong: HTTP {status}"
         self._shared.forget(self.id)
         self._shared.link.post(LegFailed(self.id, leg.attempt, leg.leg, reason, client_fault=True))

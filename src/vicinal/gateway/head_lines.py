@@ -72,12 +72,12 @@ class HeadLines:
     def _too_large(self) -> Refusal:
         if self.fields < 0:
             words = f"the request line exceeds {self._bytes_max} bytes"
-            return Refusal(414, RefusalKind.TARGET_TOO_LONG, words)
+            return Refusal(RefusalKind.TARGET_TOO_LONG, words)
         words = f"request line and headers exceed {self._bytes_max} bytes"
-        return Refusal(431, RefusalKind.HEAD_TOO_LARGE, words)
+        return Refusal(RefusalKind.HEAD_TOO_LARGE, words)
 
     def _too_many(self) -> Refusal:
-        return Refusal(431, RefusalKind.TOO_MANY_HEADERS, f"more than {self._fields_max} header fields")
+        return Refusal(RefusalKind.TOO_MANY_HEADERS, f"more than {self._fields_max} header fields")
 
 
 def field_fault(line: bytes) -> Refusal | None:
@@ -98,9 +98,9 @@ def _request_fault(line: bytes) -> Refusal | None:
     if _request_line.fullmatch(line):
         return None
     if _other_version.fullmatch(line):
-        return Refusal(505, RefusalKind.UNSUPPORTED_VERSION, "this server speaks HTTP/1.1 and HTTP/1.0")
+        return Refusal(RefusalKind.UNSUPPORTED_VERSION, "this server speaks HTTP/1.1 and HTTP/1.0")
     return _malformed("the first line is not: METHOD target HTTP/1.1")
 
 
 def _malformed(what: str) -> Refusal:
-    return Refusal(400, RefusalKind.MALFORMED_HEAD, f"malformed HTTP: {what}")
+    return Refusal(RefusalKind.MALFORMED_HEAD, f"malformed HTTP: {what}")

@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 from msgspec import Struct
 
+from vicinal.domain.outcome import Meaning
 from vicinal.engines.long_body import Pieces
 from vicinal.gateway.refusals import RefusalKind
 
@@ -30,11 +31,16 @@ class HttpRequest(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that is refused while it is read; its connection ends with the answer."""
+    """A request that is refused while it is read; its connection ends with the answer. `kind` is one that has one."""
 
-    status: int
     kind: RefusalKind
     message: str
+
+    @property
+    def meaning(self) -> Meaning:
+        meaning = self.kind.meaning
+        assert meaning is not None, self.kind
+        return meaning
 
 
 def response_head(

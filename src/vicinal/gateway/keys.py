@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from vicinal.gateway.caller import ANYBODY, Caller
+from vicinal.gateway.codes import ErrorCode
 from vicinal.gateway.errors import ApiError
 
 PREFIX = "vk-"
@@ -69,4 +70,4 @@ class KeyRing:
 
 
 def _refusal(words: str) -> ApiError:
-    return ApiError(401, words, code="invalid_api_key")
+    return ApiError(ErrorCode.INVALID_API_KEY, words)

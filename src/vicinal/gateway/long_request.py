@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from vicinal.engines.long_body import LongBody, Pieces
 from vicinal.gateway.caller import Caller
+from vicinal.gateway.codes import ErrorCode
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.parse import ParsedRequest
@@ -55,6 +56,6 @@ class LongRequest:
             self._refuse(error)
         except Exception as error:
             _log.error("reading a long body failed: %s", trace_of(error))
-            self._refuse(ApiError(500, "internal error of the gateway", code="internal_error"))
+            self._refuse(ApiError(ErrorCode.INTERNAL_ERROR, "internal error of the gateway"))
         else:
             self._submit(parsed, long)

@@ -12,8 +12,9 @@ from vicinal.domain.request import Request
 from vicinal.engines.kv_fields import extra_key_bytes
 from vicinal.gateway.bodies import CommonBody, Readable, decode_chat, decode_completion
 from vicinal.gateway.caller import Caller
+from vicinal.gateway.codes import ErrorCode
 from vicinal.gateway.counters import GatewayCounters
-from vicinal.gateway.errors import ApiError
+from vicinal.gateway.errors import ApiError, invalid
 from vicinal.gateway.matching import Matching
 from vicinal.gateway.prompt_reader import PromptReader, ReadPrompt, ServedModel
 from vicinal.gateway.prompts import counted_ids, decode_prompts
@@ -97,18 +98,18 @@ class RequestParser:
     def _salt(self, body: CommonBody, caller: Caller) -> str | None:
         """What keeps the caller's prompts apart from those of others."""
         if body.cache_salt == "":
-            raise ApiError(400, "cache_salt must not be empty", param="cache_salt")
+            raise invalid("cache_salt must not be empty", param="cache_salt")
         return self._trust.salt(caller.tenant, body.cache_salt)
 
     def _model(self, name: str, caller: Caller) -> ServedModel:
         model = self.models.get(ModelId(name))
         if model is None:
             known = ", ".join(model for model in self.models if caller.may_use(model))
-            raise ApiError(
-                404, f"The model `{name}` does not exist. Served: {known}.", param="model", code="model_not_found"
-            )
+            message = f"The model `{name}` does not exist. Served: {known}."
+            raise ApiError(ErrorCode.MODEL_NOT_FOUND, message, param="model")
         if not caller.may_use(model.id):
-            raise ApiError(403, f"This API key may not use the model `{name}`.", param="model", code="model_forbidden")
+            message = f"This API key may not use the model `{name}`."
+            raise ApiError(ErrorCode.MODEL_FORBIDDEN, message, param="model")
         return model
 
     def _request(
@@ -148,11 +149,10 @@ class RequestParser:
 
 def _too_long(model: ServedModel, tokens: int, field: str) -> ApiError:
     return ApiError(
-        400,
+        ErrorCode.CONTEXT_LENGTH_EXCEEDED,
         f"This model's maximum context length is {model.model_tokens_max} tokens, but the prompt has "
         f"{tokens} and needs room for at least 1 more. Shorten the prompt.",
         param=field,
-        code="context_length_exceeded",
     )
 
 

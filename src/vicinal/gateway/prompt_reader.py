@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vicinal.domain.ids import ModelId
 from vicinal.gateway.bodies import ChatBody, CompletionBody
 from vicinal.gateway.counters import GatewayCounters
-from vicinal.gateway.errors import ApiError
+from vicinal.gateway.errors import invalid
 from vicinal.gateway.matching import Matching
 from vicinal.gateway.prompts import BYTES_PER_TOKEN, Prompt, Tokenizer, pack, text_only
 from vicinal.gateway.text_hashes import canonical_chat, text_hashes
@@ -60,7 +60,7 @@ class PromptReader:
         try:
             text = model.tokenizer.render_chat(body.messages, body.tools, generate, body.chat_template_kwargs)
         except ChatError as error:
-            raise ApiError(400, str(error), param=error.param) from None
+            raise invalid(str(error), param=error.param) from None
         ids = model.tokenizer.packed(text, add_special_tokens=bool(body.add_special_tokens))
         return _by_tokens(ids, model, extra_keys, kind)
 

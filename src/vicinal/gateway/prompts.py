@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from vicinal.gateway.bodies import TokenId, decode
-from vicinal.gateway.errors import ApiError
+from vicinal.gateway.errors import invalid
 from vicinal.tokenizer import probes
 
 BYTES_PER_TOKEN = 4
@@ -56,9 +56,12 @@ def decode_prompts(raw: msgspec.Raw) -> list[Prompt]:
     elif first == "[":
         prompts = [decode(_ids, raw, field="prompt")]
     else:
-        raise ApiError(400, "prompt must be a string, a list of token ids, or a list of either", param="prompt")
+        raise invalid(
+            "prompt must be a string, a list of token ids, or a list of either",
+            param="prompt",
+        )
     if not prompts or any(isinstance(p, list) and not p for p in prompts):
-        raise ApiError(400, "prompt must not be empty", param="prompt")
+        raise invalid("prompt must not be empty", param="prompt")
     return prompts
 
 

@@ -85,7 +85,7 @@ def read_head(raw: bytes, lines: HeadLines, limits: Limits) -> RequestHead | Ref
     if isinstance(length, Refusal):
         return length
     if method in _NOT_REQUESTS or isinstance(doubt, httptools.HttpParserInvalidMethodError):
-        return Refusal(501, RefusalKind.UNSUPPORTED_METHOD, "the method is none that this server knows")
+        return Refusal(RefusalKind.UNSUPPORTED_METHOD, "the method is none that this server knows")
     if doubt is not None:  # what httptools alone finds wrong is refused in its words
         return _malformed(str(doubt))
     return RequestHead(method, path, headers, length, http10)
@@ -111,7 +111,7 @@ def _joined(raw: bytes) -> tuple[dict[bytes, bytes], Refusal | None]:
             headers[name] = value
         elif name in _ONCE:
             kind = _KIND_OF_REPEATED.get(name, RefusalKind.REPEATED_HEADER)
-            return headers, Refusal(400, kind, f"{name.decode()} is there more than once")
+            return headers, Refusal(kind, f"{name.decode()} is there more than once")
         else:
             headers[name] += b", " + value
     return headers, None
@@ -120,9 +120,9 @@ def _joined(raw: bytes) -> tuple[dict[bytes, bytes], Refusal | None]:
 def _host_fault(headers: dict[bytes, bytes], http10: bool) -> Refusal | None:
     host = headers.get(b"host")
     if host is None:
-        return None if http10 else Refusal(400, RefusalKind.BAD_HOST, "HTTP/1.1 needs a Host header")
+        return None if http10 else Refusal(RefusalKind.BAD_HOST, "HTTP/1.1 needs a Host header")
     if host and not _authority.fullmatch(host):
-        return Refusal(400, RefusalKind.BAD_HOST, "Host is not a host with an optional port")
+        return Refusal(RefusalKind.BAD_HOST, "Host is not a host with an optional port")
     return None
 
 
@@ -132,11 +132,11 @@ def _coding_fault(headers: dict[bytes, bytes], http10: bool) -> Refusal | None:
         return None
     if b"content-length" in headers:
         words = "both Content-Length and Transfer-Encoding: the body's end is ambiguous"
-        return Refusal(400, RefusalKind.BAD_CODING, words)
+        return Refusal(RefusalKind.BAD_CODING, words)
     if http10:
-        return Refusal(400, RefusalKind.BAD_CODING, "HTTP/1.0 has no Transfer-Encoding: the body's end is ambiguous")
+        return Refusal(RefusalKind.BAD_CODING, "HTTP/1.0 has no Transfer-Encoding: the body's end is ambiguous")
     if coding.lower() != b"chunked":
-        return Refusal(501, RefusalKind.UNSUPPORTED_CODING, "the only transfer coding understood here is chunked")
+        return Refusal(RefusalKind.UNSUPPORTED_CODING, "the only transfer coding understood here is chunked")
     return None
 
 
@@ -144,7 +144,7 @@ def _expectation_fault(headers: dict[bytes, bytes], http10: bool) -> Refusal | N
     expect = headers.get(b"expect")
     if expect is None or http10 or expect.lower() == b"100-continue":
         return None
-    return Refusal(417, RefusalKind.UNSUPPORTED_EXPECTATION, "the only expectation understood here is 100-continue")
+    return Refusal(RefusalKind.UNSUPPORTED_EXPECTATION, "the only expectation understood here is 100-continue")
 
 
 def _length(headers: dict[bytes, bytes], limits: Limits) -> int | Refusal | None:
@@ -155,15 +155,15 @@ def _length(headers: dict[bytes, bytes], limits: Limits) -> int | Refusal | None
         return 0
     if not stated.isdigit() or len(stated) > _LENGTH_DIGITS_MAX:
         words = f"Content-Length is not a number of at most {_LENGTH_DIGITS_MAX} digits"
-        return Refusal(400, RefusalKind.BAD_LENGTH, words)
+        return Refusal(RefusalKind.BAD_LENGTH, words)
     length = int(stated)
     if length > limits.body_bytes:
-        return Refusal(413, RefusalKind.BODY_TOO_LARGE, f"the body exceeds {limits.body_bytes} bytes")
+        return Refusal(RefusalKind.BODY_TOO_LARGE, f"the body exceeds {limits.body_bytes} bytes")
     return length
 
 
 def _malformed(what: str) -> Refusal:
-    return Refusal(400, RefusalKind.MALFORMED_HEAD, f"malformed HTTP: {what}")
+    return Refusal(RefusalKind.MALFORMED_HEAD, f"malformed HTTP: {what}")
 
 
 def _names(values: bytes, token: bytes) -> bool:

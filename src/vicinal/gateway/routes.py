@@ -7,8 +7,9 @@ import msgspec
 from vicinal.domain.ids import RequestId
 from vicinal.engines.long_body import LongBody, Pieces
 from vicinal.gateway.access import Access
+from vicinal.gateway.codes import ErrorCode
 from vicinal.gateway.counters import GatewayCounters
-from vicinal.gateway.errors import ApiError, error_body
+from vicinal.gateway.errors import ApiError
 from vicinal.gateway.http_message import JSON, HttpRequest
 from vicinal.gateway.long_request import LongRequest
 from vicinal.gateway.parse import ParsedRequest, RequestParser
@@ -18,7 +19,6 @@ from vicinal.gateway.relay import Relay
 from vicinal.gateway.responder import Responder
 
 _CHAT = b"/v1/chat/completions"
-_BEARER = b"WWW-Authenticate: Bearer\r\n"
 
 Answerer = Callable[[HttpRequest, Responder], None]
 
@@ -56,10 +56,10 @@ class Routes:
         method, answerer = self._routes.get(request.path, (b"", None))
         if answerer is None:
             paths = ", ".join(path.decode() for path in self._routes)
-            self._refuse(responder, ApiError(404, f"no such path; served: {paths}", code="unknown_path"))
+            self._refuse(responder, ApiError(ErrorCode.UNKNOWN_PATH, f"no such path; served: {paths}"))
         elif request.method != method:
             message = f"{request.path.decode()} takes {method.decode()} only"
-            refusal = ApiError(405, message, code="method_not_allowed")
+            refusal = ApiError(ErrorCode.METHOD_NOT_ALLOWED, message)
             self._refuse(responder, refusal, b"Allow: %b\r\n" % method)
         else:
             answerer(request, responder)
@@ -114,11 +114,8 @@ class Routes:
 
     def _refuse(self, responder: Responder, error: ApiError, extra: bytes = b"") -> None:
         self._counters.refused += 1
-        self._counters.models_forbidden += error.status == 403
-        if error.status == 503:
-            extra += b"Retry-After: 1\r\n"
-        body = error_body(error.status, error.message, param=error.param, code=error.code)
-        responder.respond(error.status, JSON, body, extra + _BEARER if error.status == 401 else extra)
+        self._counters.models_forbidden += error.reason is ErrorCode.MODEL_FORBIDDEN
+        responder.respond(error.status, JSON, error.body(), error.header_lines() + extra)
 
 
 def _id_line(request_id: RequestId) -> bytes:

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from vicinal.gateway.body_pieces import LongBodies
-from vicinal.gateway.errors import error_body
+from vicinal.gateway.codes import ErrorCode
+from vicinal.gateway.errors import ApiError, error_body, header_lines
 from vicinal.gateway.http_message import JSON, HttpRequest, Refusal
 from vicinal.gateway.limits import Limits
 from vicinal.gateway.refusals import RefusalKind
@@ -137,7 +138,7 @@ class ServerConnection(asyncio.Protocol):
                 self._transport.abort()
             elif (too_slow := _TOO_SLOW.get(self._reader.phase)) is not None:
                 words = f"the request's {self._reader.phase.value} took too long"
-                self._refuse(self._reader.refuse(Refusal(408, too_slow, words)))
+                self._refuse(self._reader.refuse(Refusal(too_slow, words)))
             else:
                 self._home.count(RefusalKind.IDLE)
                 self._transport.close()
@@ -220,7 +221,8 @@ class ServerConnection(asyncio.Protocol):
             self._transport.abort()
             return
         listener = responder.listener
-        responder.respond(500, JSON, error_body(500, "internal error of the gateway", code="internal_error"))
+        error = ApiError(ErrorCode.INTERNAL_ERROR, "internal error of the gateway")
+        responder.respond(error.status, JSON, error.body(), error.header_lines())
         if listener is not None:
             listener.client_gone()
 
@@ -237,8 +239,9 @@ class ServerConnection(asyncio.Protocol):
         self._home.count(refusal.kind)
         responder = Responder(self._transport, keep_alive=False, http10=False, finished=self._answered)
         self._answering = responder
-        again = b"Retry-After: 1\r\n" if refusal.status == 503 else b""
-        responder.respond(refusal.status, JSON, error_body(refusal.status, refusal.message), again)
+        status = refusal.meaning.status
+        body = error_body(status, refusal.message, code=refusal.kind)
+        responder.respond(status, JSON, body, header_lines(refusal.meaning, refusal.kind))
 
     def _next_turn(self) -> None:
         if not self._reading_paused and not self._transport.is_closing():

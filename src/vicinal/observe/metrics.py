@@ -27,20 +27,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of what `Metrics.expose` returns."""
 
 _WAIT_PREFILL = TERMS.index("wait_prefill")
-_REFUSED = frozenset(
-    {
-        Ending.REJECTED,
-        Ending.UNKNOWN_MODEL,
-        Ending.TOO_LONG,
-        Ending.NO_ENDPOINT,
-        Ending.QUEUE_FULL,
-        Ending.WAITED_TOO_LONG,
-        Ending.QUOTA_EXCEEDED,
-        Ending.TOO_LATE,
-        Ending.OVERLOADED,
-    }
-)
-_BROKEN = frozenset({Ending.ENGINE_FAILED, Ending.STREAM_BROKEN})
 _DECIDE_S = (5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3, 6.4e-3, 0.0128, 0.0256, 0.1)
 _TTFT_S = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 6.0, 12.0, 25.0, 50.0, 100.0)
 _TPOT_S = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.2, 0.4, 1.0)
@@ -167,7 +153,7 @@ class Metrics:
             self._copies.inc(str(seen.ending))
             return
         self._ended(seen.ending)
-        failures = max(0, seen.attempts - 1) + (seen.ending in _BROKEN)
+        failures = max(0, seen.attempts - 1) + Ending(seen.ending).failed
         if failures:
             self._failures.inc(by=failures)
         if seen.ttft_s is not None:
@@ -222,7 +208,7 @@ class Metrics:
 
     def _ended(self, ending: str) -> None:
         self._requests.inc(str(ending))
-        if ending in _REFUSED:
+        if Ending(ending).refused:
             self._rejects.inc(str(ending))
 
     def _compare(self, figure: str, predicted: float | None, seen: float | None) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from vicinal.domain.ids import ModelId
 from vicinal.gateway.caller import Caller
+from vicinal.gateway.codes import ErrorCode
 from vicinal.gateway.parse import ParsedRequest
 from vicinal.gateway.trust import TrustGroups
 from vicinal.tokenizer.kinds import PromptKind
@@ -50,10 +51,9 @@ class Read(msgspec.Struct, tag=True):
 class Unread(msgspec.Struct, tag=True):
     """An `ApiError`."""
 
-    status: int
+    code: ErrorCode
     message: str
-    param: str | None
-    code: str | None
+    param: str | None = None
 
 
 def packed(message: Setup | Job | Read | Unread) -> bytes:

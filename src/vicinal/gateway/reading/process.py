@@ -18,6 +18,7 @@ import numpy as np
 from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.ids import RequestId
 from vicinal.gateway.bodies import Readable
+from vicinal.gateway.codes import ErrorCode
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.matching import Matching
@@ -60,12 +61,12 @@ class BodyReader:
             parsed = read(_UNNAMED, body, job.caller)
             return Read(parsed, places(body), counters.estimated_prompts)
         except ApiError as error:
-            return Unread(error.status, error.message, error.param, error.code)
+            return Unread(error.reason, error.message, error.param)
         except Exception as error:  # a defect, or no memory: whoever sent this gets an answer, and the next one his
             # neither its text nor its locals: what a client sent is not for logs
             print(f"reading a body failed: {type(error).__name__}", file=sys.stderr)
             traceback.print_tb(error.__traceback__)
-            return Unread(500, "internal error of the gateway", None, "internal_error")
+            return Unread(ErrorCode.INTERNAL_ERROR, "internal error of the gateway")
 
 
 def places(body: Readable) -> dict[str, tuple[int, int]]:

@@ -17,6 +17,7 @@ from itertools import count
 
 from vicinal.engines.long_body import LongBody, Pieces
 from vicinal.gateway.caller import Caller
+from vicinal.gateway.codes import ErrorCode
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.errors import ApiError
 from vicinal.gateway.limits import Limits
@@ -86,7 +87,7 @@ class ReadingRoom:
             self._work = loop.create_task(self._read_all())
         read = await answer
         if isinstance(read, Unread):  # raised here: an error that its frames know keeps the body they know, too
-            raise ApiError(read.status, read.message, param=read.param, code=read.code)
+            raise ApiError(read.code, read.message, param=read.param)
         self._counters.estimated_prompts += read.estimated
         return read.parsed, LongBody(body, read.places)
 
@@ -113,7 +114,7 @@ class ReadingRoom:
                 raise
             except Exception as error:  # whatever it is, the bodies that wait are read
                 _log.error("reading a long body failed: %s", trace_of(error))
-                _tell(waiting, Unread(500, "internal error of the gateway", None, "internal_error"))
+                _tell(waiting, Unread(ErrorCode.INTERNAL_ERROR, "internal error of the gateway"))
                 await self._end_reader()  # it may be in the middle of a job
             else:
                 _tell(waiting, answer)
@@ -160,7 +161,7 @@ class ReadingRoom:
 
 
 def _unavailable(message: str) -> Unread:
-    return Unread(503, message, None, "body_not_read")
+    return Unread(ErrorCode.BODY_NOT_READ, message)
 
 
 def _tell(waiting: _Waiting, answer: Read | Unread) -> None:
