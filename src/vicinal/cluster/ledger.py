@@ -4,6 +4,9 @@ A reservation counts at once, so the next decision sees it. Prefill work is a qu
 its backlog is the predicted compute of all that waits, less what the head has had since it began. A decode is
 *pencilled* while its prefill runs (it adds to the expected batch, but holds no HBM) and *reserved* afterwards.
 A transfer loads the links of its path until the first token shows that it is over.
+
+Owners may belong to parties, whose blocks and sequences are summed up by themselves: tenants with a reserve
+(flow/reserves.py). Nobody does where there are none.
 """
 
 import numpy as np
@@ -39,10 +42,13 @@ class Transfer(Struct, frozen=True):
 class Ledger:
     """Sums per slot and per link over all open reservations.
 
+    `party_blocks` and `party_sequences` are (parties, slots): of each party's owners, pencilled decodes included.
     Every `close_*` returns the reservation, or None when the owner has none of that kind: releasing twice is harmless.
     """
 
     def __init__(self) -> None:
+        self._parties = 0
+        self._party_of: dict[RequestId, int] = {}
         self.prefills: dict[RequestId, PrefillWork] = {}
         self.pencilled: dict[RequestId, DecodeWork] = {}
         self.decodes: dict[RequestId, DecodeWork] = {}
@@ -74,14 +80,29 @@ class Ledger:
         self.blocks_reserved = np.zeros(slots)
         self.link_flows = np.zeros(links + 1)
         self.sending = np.zeros((slots, len(Level)))
+        self.party_blocks = np.zeros((self._parties, slots))
+        self.party_sequences = np.zeros((self._parties, slots))
         for work in self.prefills.values():
             self._add_prefill(work, 1)
-        for decode in self.decodes.values():
-            self._add_decode(decode, 1)
-        for decode in self.pencilled.values():
-            self._add_pencilled(decode, 1)
-        for (_, slot), blocks in self.blocks.items():
-            self.blocks_reserved[slot] += blocks
+        for owner, decode in self.decodes.items():
+            self._add_decode(owner, decode, 1)
+        for owner, decode in self.pencilled.items():
+            self._add_pencilled(owner, decode, 1)
+        for (owner, slot), blocks in self.blocks.items():
+            self._add_blocks(owner, slot, blocks)
+
+    def count_parties(self, parties: int) -> None:
+        """Sum up so many parties, from now on; nothing is reserved yet."""
+        self._parties = parties
+        self.resize(len(self._queues), len(self.link_flows) - 1)
+
+    def join(self, owner: RequestId, party: int) -> None:
+        """What `owner` reserves from now on, until it is released, is its party's. Harmless when it is so already."""
+        self._party_of[owner] = party
+
+    def parties(self) -> dict[RequestId, int]:
+        """Owners that belong to one."""
+        return dict(self._party_of)
 
     def open_prefill(self, owner: RequestId, work: PrefillWork, now: float) -> None:
         queue = self._queues[work.slot]
@@ -109,22 +130,22 @@ class Ledger:
 
     def pencil_decode(self, owner: RequestId, work: DecodeWork) -> None:
         self.pencilled[owner] = work
-        self._add_pencilled(work, 1)
+        self._add_pencilled(owner, work, 1)
 
     def rub_out_decode(self, owner: RequestId) -> DecodeWork | None:
         work = self.pencilled.pop(owner, None)
         if work is not None:
-            self._add_pencilled(work, -1)
+            self._add_pencilled(owner, work, -1)
         return work
 
     def open_decode(self, owner: RequestId, work: DecodeWork) -> None:
         self.decodes[owner] = work
-        self._add_decode(work, 1)
+        self._add_decode(owner, work, 1)
 
     def close_decode(self, owner: RequestId) -> DecodeWork | None:
         work = self.decodes.pop(owner, None)
         if work is not None:
-            self._add_decode(work, -1)
+            self._add_decode(owner, work, -1)
         return work
 
     def hold_blocks(self, owner: RequestId, slot: int, blocks: int) -> None:
@@ -132,13 +153,13 @@ class Ledger:
         self.free_blocks(owner, slot)
         self.blocks[owner, slot] = blocks
         self._slots_held[owner] = (*self.slots_held(owner), slot)
-        self.blocks_reserved[slot] += blocks
+        self._add_blocks(owner, slot, blocks)
 
     def free_blocks(self, owner: RequestId, slot: int) -> None:
         blocks = self.blocks.pop((owner, slot), None)
         if blocks is None:
             return
-        self.blocks_reserved[slot] -= blocks
+        self._add_blocks(owner, slot, -blocks)
         left = tuple(other for other in self._slots_held.pop(owner) if other != slot)
         if left:
             self._slots_held[owner] = left
@@ -168,6 +189,7 @@ class Ledger:
         self.end_transfer(owner)
         for slot in self.slots_held(owner):
             self.free_blocks(owner, slot)
+        self._party_of.pop(owner, None)
 
     def wait_s(self, now: float) -> NDArray[np.float64]:
         """Per slot: seconds until prefill work sent now would begin. The head never owes less than nothing."""
@@ -179,12 +201,21 @@ class Ledger:
         self.prefill_count[work.slot] += sign
         self.prefill_tokens[work.slot] += sign * work.new_tokens
 
-    def _add_decode(self, work: DecodeWork, sign: int) -> None:
+    def _add_decode(self, owner: RequestId, work: DecodeWork, sign: int) -> None:
         self.decode_count[work.slot] += sign
         self.decode_context_tokens[work.slot] += sign * work.context_tokens
         self.decode_tokens[work.slot] += sign * work.total_tokens
+        if (party := self._party_of.get(owner)) is not None:
+            self.party_sequences[party, work.slot] += sign
 
-    def _add_pencilled(self, work: DecodeWork, sign: int) -> None:
+    def _add_pencilled(self, owner: RequestId, work: DecodeWork, sign: int) -> None:
         self.pencilled_count[work.slot] += sign
         self.pencilled_context_tokens[work.slot] += sign * work.context_tokens
         self.decode_tokens[work.slot] += sign * work.total_tokens
+        if (party := self._party_of.get(owner)) is not None:
+            self.party_sequences[party, work.slot] += sign
+
+    def _add_blocks(self, owner: RequestId, slot: int, blocks: int) -> None:
+        self.blocks_reserved[slot] += blocks
+        if (party := self._party_of.get(owner)) is not None:
+            self.party_blocks[party, slot] += blocks
