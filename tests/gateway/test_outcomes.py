@@ -1,12 +1,12 @@
 """What a machine reads of an answer that is an error: status, code, reason, when to come back. On real sockets."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.conftest import FakeEngine, Reply, Seen
 from vicinal.domain.effects import Answer
 from vicinal.domain.events import RequestArrived
 from vicinal.domain.outcome import DETAIL_CHARS_MAX, Ending, Outcome
@@ -80,12 +80,12 @@ async def test_without_a_key_the_answer_says_how_to_show_one(world, kit) -> None
     assert response.headers["www-authenticate"] == "Bearer"
 
 
-async def refuses(seen: Seen, reply: Reply) -> None:
+async def refuses(seen: Any, reply: Any) -> None:
     await reply.json({"error": {"message": "top_k must be -1", "code": 400}}, status=400)
 
 
 async def test_what_an_engine_finds_wrong_goes_through_and_says_whose_word_it_is(world, kit) -> None:
-    engine: FakeEngine = await world.engine("d", refuses)
+    engine = await world.engine("d", refuses)
     kit.goes_whole(world.scheduler)
     await world.start()
     response = await world.ask(BODY)

@@ -19,6 +19,7 @@ _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
 Body = TypeVar("Body")
 Readable = bytes | bytearray
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+Priority = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class StreamOptions(msgspec.Struct):
@@ -26,7 +27,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class CommonBody(msgspec.Struct, kw_only=True):
-    """What both routes share. None means that the client leaves it to the engine."""
+    """What both routes share. None means that the client leaves it to the engine; `priority` is never the engine's."""
 
     model: str
     stream: bool | None = None
@@ -38,6 +39,7 @@ class CommonBody(msgspec.Struct, kw_only=True):
     prompt_logprobs: int | None = None
     ignore_eos: bool | None = None
     cache_salt: str | None = None
+    priority: Priority | None = None
     add_special_tokens: bool | None = None
     truncate_prompt_tokens: int | None = None
     kv_transfer_params: Any = None

@@ -31,7 +31,8 @@ class ParsedRequest:
 
     `tokenised` is the kind of a prompt that was tokenised here, exactly as far as is known: its engine's own count of
     tokens can contradict that. None for all others. `salt` goes to engines as `cache_salt`, instead of the client's;
-    with None its body stays as it is. With `ignore_eos` an answer runs to its limit."""
+    with None its body stays as it is. With `ignore_eos` an answer runs to its limit. `prioritised`: the body says a
+    `priority`, which engines do not get: there it would pass other tenants' requests."""
 
     request: Request
     chat: bool
@@ -39,6 +40,7 @@ class ParsedRequest:
     tokenised: PromptKind | None = None
     salt: str | None = None
     ignore_eos: bool = False
+    prioritised: bool = False
 
 
 class RequestParser:
@@ -93,7 +95,10 @@ class RequestParser:
         self, request: Request, body: CommonBody, prompt: ReadPrompt, salt: str | None, *, chat: bool
     ) -> ParsedRequest:
         sent = salt if self._trust.several else None
-        return ParsedRequest(request, chat, _includes_usage(body), prompt.kind, sent, bool(body.ignore_eos))
+        prioritised = body.priority is not None
+        return ParsedRequest(
+            request, chat, _includes_usage(body), prompt.kind, sent, bool(body.ignore_eos), prioritised
+        )
 
     def _salt(self, body: CommonBody, caller: Caller) -> str | None:
         """What keeps the caller's prompts apart from those of others."""
@@ -140,6 +145,7 @@ class RequestParser:
             block_hashes=prompt.hashes,
             max_output_tokens=limit,
             expected_output_tokens=self._lengths.predict(model.id, limit, ignore_eos=bool(body.ignore_eos)),
+            priority=body.priority or 0,
             streamed=bool(body.stream),
             splittable=splittable and body.single_answer,
             exact=prompt.exact,

@@ -25,6 +25,7 @@ from vicinal.gateway.parse import ParsedRequest
 from vicinal.gateway.responder import Responder
 from vicinal.gateway.upstream import UpstreamPool
 
+_OURS = ("priority",)
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
@@ -80,9 +81,11 @@ class Relay:
     def submit(
         self, parsed: ParsedRequest, body: AnyBody, path: bytes, headers: Mapping[bytes, bytes], responder: Responder
     ) -> None:
-        """Take a parsed request in and tell the core of it. Engines get its body with the salt of its trust group."""
-        if parsed.salt is not None:
-            body = spliced(body, {"cache_salt": msgspec.json.encode(parsed.salt)})
+        """Take a parsed request in and tell the core of it. Engines get its body with the salt of its trust group, and
+        without its priority."""
+        if parsed.salt is not None or parsed.prioritised:
+            salted = {} if parsed.salt is None else {"cache_salt": msgspec.json.encode(parsed.salt)}
+            body = spliced(body, salted, _OURS)
         exchange = Exchange(self, parsed, body, path, self.forwarding.lines(headers), responder)
         responder.listener = exchange
         self._exchanges[exchange.id] = exchange
