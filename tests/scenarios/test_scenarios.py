@@ -123,6 +123,6 @@ def test_stale_information_in_one_seed():
         check=False,
     )
     said = json.loads(ran.stdout)
-    assert set(said) == {"name", "about", "seeds", "arms", "verdicts", "notes"}
+    assert set(said) == {"name", "about", "seeds", "arms", "verdicts", "notes", "plots"}
     assert all(verdict["holds"] for verdict in said["verdicts"]), said["verdicts"]
     assert ran.returncode == 0

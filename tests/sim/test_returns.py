@@ -8,12 +8,11 @@ from msgspec.structs import replace
 
 from tests.sim.runs import EXACT, poisson, prompt, run
 from vicinal.config.made import made_cluster
-from vicinal.domain.outcome import Ending, Outcome
 from vicinal.sim.result import result
-from vicinal.sim.returns import Returns
 from vicinal.sim.timeline import Sampler
 from vicinal.wiring.simulated import simulate, simulation, with_policy
 from vicinal.workload.arrival import Arrival, Turn
+from vicinal.workload.returns import Returns
 
 ONE = "default:racks=1,prefill=1,decode=1,block_tokens=64,kv_tokens=8192"
 """Room for two of the requests below at a time."""
@@ -32,11 +31,11 @@ def short_queue(queue_max: int, hold_s_max: float = 1000.0):
     return replace(config, scheduler=replace(config.scheduler, queue_max=queue_max, hold_s_max=hold_s_max))
 
 
-@given(st.sampled_from(Ending), st.one_of(st.none(), st.floats(0.0, 30.0)), st.integers(1, 9), st.booleans())
-def test_who_comes_back_and_when(ending, told_s, tries, honours):
+@given(st.one_of(st.none(), st.floats(0.0, 30.0)), st.integers(1, 9), st.booleans())
+def test_who_comes_back_and_when(told_s, tries, honours):
     returns = Returns(tries_max=5, honours=honours, pause_s=0.25)
-    wait_s = returns.wait_s(Outcome(ending, "", told_s), tries)
-    if not ending.retryable or tries >= 5:
+    wait_s = returns.wait_s(told_s, tries)
+    if tries >= 5:
         assert wait_s is None
     elif honours and told_s is not None:
         assert wait_s == np.ceil(told_s)
@@ -137,3 +136,10 @@ def test_who_sent_what_is_told_apart():
     assert found.timeline is not None
     assert max(found.timeline.held) == 3
     assert sum(found.timeline.refused) == found.shed
+
+
+def test_nobody_comes_back_with_what_can_never_be_served():
+    physics = replace(EXACT, returns=Returns(tries_max=5, honours=False))
+    found = simulate(short_queue(9), iter([Arrival(0.0, prompt((1, 200_000)), 4)]), physics).result
+    assert found.endings == {"too_long": 1}
+    assert found.requests == 1

@@ -11,14 +11,17 @@ from rich.table import Table
 
 from vicinal.cli.problems import UsageError
 from vicinal.cli.run_progress import RunProgress
+from vicinal.cli.scenario_plots import plot_report
 from vicinal.scenarios.laboratory import Laboratory
+from vicinal.scenarios.live import LiveLaboratory
 from vicinal.scenarios.markdown import markdown
-from vicinal.scenarios.registry import SCENARIOS
+from vicinal.scenarios.registry import SCENARIOS, live_scenario
 from vicinal.scenarios.registry import scenario as named
 from vicinal.scenarios.report import Figures, Report
 from vicinal.wiring.parallel import Workers, cores
 
 SEEDS = 3
+SPEED = 1.0
 TRACES = "VICINAL_TRACES"
 
 
@@ -31,6 +34,12 @@ def scenario(
     traces: Annotated[
         Path | None, Parameter(help="Folder of the public traces (docs/workloads.md); else VICINAL_TRACES.")
     ] = None,
+    live: Annotated[
+        bool,
+        Parameter(help="On emulated engines behind the real gateway instead of in virtual time.", negative=""),
+    ] = False,
+    speed: Annotated[float, Parameter(help="With --live: model seconds that pass in one second.")] = SPEED,
+    plots: Annotated[Path | None, Parameter(help="Draw the report's plots into this folder.")] = None,
     json: Annotated[bool, Parameter(help="Print the report as JSON, and nothing else.", negative="")] = False,
     as_markdown: Annotated[
         bool, Parameter(name="--markdown", help="Print the report as a section of docs/results.md.", negative="")
@@ -46,11 +55,19 @@ def scenario(
         return
     if seeds < 1:
         raise UsageError("a scenario needs at least one seed")
-    run = named(name)
-    folder = traces or (Path(os.environ[TRACES]) if os.environ.get(TRACES) else None)
     console = Console(stderr=json or as_markdown)
-    with RunProgress(console) as progress, Workers(processes or cores()) as workers:
-        report = run(Laboratory(seeds, workers, folder, progress.say))
+    if live:
+        run_live = live_scenario(name)
+        with RunProgress(console) as progress:
+            report = run_live(LiveLaboratory(seeds, speed, progress.say))
+    else:
+        run = named(name)
+        folder = traces or (Path(os.environ[TRACES]) if os.environ.get(TRACES) else None)
+        with RunProgress(console) as progress, Workers(processes or cores()) as workers:
+            report = run(Laboratory(seeds, workers, folder, progress.say))
+    if plots is not None:
+        for path in plot_report(plots, report):
+            console.print(f"drawn: {path}")
     if json:
         print(msgspec.json.encode(report).decode())
     elif as_markdown:

@@ -6,23 +6,33 @@ import msgspec
 
 from vicinal.replay.answer import SHED_STATUSES, Answer, Fate
 from vicinal.replay.stream import Tail, error_text
+from vicinal.workload.arrival import Arrival
 
 _BODY_TEXT_MAX = 500
 
 
 @dataclass(slots=True)
 class Exchange:
-    """A request from its sending to its end. `broken` says how the connection failed; None when it did not."""
+    """A request from its sending to its end, the `tries`-th of its errand. `broken` says how the connection failed;
+    None when it did not."""
 
     request_id: str
-    at_s: float
+    arrival: Arrival
+    tries: int
     due_s: float
     sent_s: float
     status: int | None = None
+    retry_after_s: float | None = None
     first_s: float | None = None
     last_s: float | None = None
     broken: str | None = None
     tail: Tail = field(default_factory=Tail)
+
+    def began(self, status: int, retry_after: str | None) -> None:
+        """The head of the answer came. Of a Retry-After only whole seconds are understood."""
+        self.status = status
+        if retry_after is not None and retry_after.isdecimal():
+            self.retry_after_s = float(retry_after)
 
     def chunk(self, data: bytes, now_s: float) -> None:
         if self.first_s is None:
@@ -42,7 +52,7 @@ class Exchange:
             error = f"HTTP {self.status}: {self.broken or _body_error(self.tail.text())}"
         return Answer(
             request_id=self.request_id,
-            at_s=self.at_s,
+            at_s=self.arrival.at_s,
             fate=fate,
             due_s=self.due_s,
             sent_s=self.sent_s,
@@ -53,6 +63,10 @@ class Exchange:
             output_tokens=end.output_tokens,
             cached_tokens=end.cached_tokens,
             error=error,
+            tries=self.tries,
+            tenant=self.arrival.tenant,
+            service=self.arrival.service,
+            retry_after_s=self.retry_after_s,
         )
 
 

@@ -19,7 +19,9 @@ from vicinal.replay.answer import Answer, Progress
 from vicinal.replay.client import ReplayClient
 from vicinal.workload.arrival import Arrival, requests
 from vicinal.workload.conversation import conversation
+from vicinal.workload.generators import generate, read_name
 from vicinal.workload.prompt import Vocabulary
+from vicinal.workload.returns import ONCE, Returns
 from vicinal.workload.trace import Spread, TraceFormat, load_trace
 
 
@@ -45,7 +47,17 @@ class ConversationWorkload(
     rate: float | None = None
 
 
-Workload = TraceWorkload | ConversationWorkload
+class MadeWorkload(msgspec.Struct, frozen=True, tag_field="kind", tag="made", forbid_unknown_fields=True):
+    """A made workload in words, `NAME` or `NAME:key=value,…`; see `generate`."""
+
+    words: str
+    seed: int = 0
+    count: int | None = None
+    duration_s: float | None = None
+    rate: float | None = None
+
+
+Workload = TraceWorkload | ConversationWorkload | MadeWorkload
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,6 +71,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speed: float = 1.0
     request_prefix: str = "replay"
     tenant_header: str | None = None
+    class_header: str | None = None
+    returns: Returns = ONCE
     origin_s: float | None = None
     lead_s: float = 0.2
     silence_s_max: float = 600.0
@@ -89,6 +103,12 @@ def arrivals_of(workload: Workload, vocabulary: Vocabulary) -> list[Arrival]:
             ).arrivals
         case ConversationWorkload(seed, count, duration_s, rate):
             return list(conversation(vocabulary, seed=seed, count=count, duration_s=duration_s, rate=rate))
+        case MadeWorkload(words, seed, count, duration_s, rate):
+            name, parameters = read_name(words)
+            made = generate(
+                name, vocabulary, seed=seed, count=count, duration_s=duration_s, rate=rate, parameters=parameters
+            )
+            return list(made)
 
 
 async def replay(spec: Spec, arrivals: Sequence[Arrival], on_progress: Callable[[Progress], None]) -> Result:
@@ -99,6 +119,8 @@ async def replay(spec: Spec, arrivals: Sequence[Arrival], on_progress: Callable[
         speed=spec.speed,
         request_prefix=spec.request_prefix,
         tenant_header=spec.tenant_header,
+        class_header=spec.class_header,
+        returns=spec.returns,
         silence_s_max=spec.silence_s_max,
     )
     origin_s = time.monotonic() + spec.lead_s if spec.origin_s is None else spec.origin_s

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from vicinal.scenarios.every_policy import every_policy
 from vicinal.scenarios.knee import knee
 from vicinal.scenarios.laboratory import Laboratory
+from vicinal.scenarios.live import LiveLaboratory
 from vicinal.scenarios.mooncake_fig5 import mooncake_fig5
 from vicinal.scenarios.netkv import netkv
 from vicinal.scenarios.prices import prices
@@ -14,6 +15,7 @@ from vicinal.scenarios.report import Report, ScenarioError
 from vicinal.scenarios.stale_information import stale_information
 
 Scenario = Callable[[Laboratory], Report]
+LiveScenario = Callable[[LiveLaboratory], Report]
 
 SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
     {
@@ -27,6 +29,10 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
 )
 
 
+LIVE: Mapping[str, LiveScenario] = MappingProxyType({})
+"""Those that can also be run on the embedded cluster, in a smaller edition."""
+
+
 def scenario(name: str) -> Scenario:
     """The scenario of that name; raises ScenarioError, which names the nearest and lists all."""
     try:
@@ -35,3 +41,12 @@ def scenario(name: str) -> Scenario:
         near = get_close_matches(name, SCENARIOS, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ScenarioError(f"no scenario is called {name!r}.{hint} Known: {', '.join(SCENARIOS)}") from None
+
+
+def live_scenario(name: str) -> LiveScenario:
+    """Its live edition; raises ScenarioError where there is none."""
+    scenario(name)
+    try:
+        return LIVE[name]
+    except KeyError:
+        raise ScenarioError(f"{name} runs in the simulator only; --live knows {', '.join(LIVE) or 'none'}") from None

@@ -19,6 +19,16 @@ class Verdict(msgspec.Struct, frozen=True):
     holds: bool
 
 
+class Plot(msgspec.Struct, frozen=True):
+    """Lines by label, each of points (x, y); a y that is Unknown is None. `marked` shows the points."""
+
+    name: str
+    x: str
+    y: str
+    lines: dict[str, list[tuple[float, float | None]]]
+    marked: bool = False
+
+
 class Report(msgspec.Struct, frozen=True):
     """`about` says what is compared, `arms` the figures by arm, `notes` what else must be known to read them."""
 
@@ -28,6 +38,7 @@ class Report(msgspec.Struct, frozen=True):
     arms: dict[str, Figures]
     verdicts: list[Verdict]
     notes: list[str] = []
+    plots: list[Plot] = []
 
 
 def at_most(claim: str, value: float, limit: float) -> Verdict:

@@ -26,18 +26,17 @@ from vicinal.sim.legs import Legs
 from vicinal.sim.measures import Measures
 from vicinal.sim.news import News
 from vicinal.sim.requests import RequestMaker
-from vicinal.sim.returns import Returns
 from vicinal.sim.server import Server
 from vicinal.sim.stability import Backlog, Unstable
 from vicinal.sim.timeline import Sampler
 from vicinal.sim.transfers import Transfers
 from vicinal.sim.world import World
 from vicinal.workload.arrival import Arrival
+from vicinal.workload.returns import ONCE, Returns
 
 PROGRESS_EVERY = 256
 
 _NO_ROOM = (Ending.QUEUE_FULL, Ending.WAITED_TOO_LONG, Ending.TOO_LATE, Ending.OVERLOADED)
-_ONCE = Returns(tries_max=1)
 
 Progress = Callable[[int, float], None]
 """Is given the requests that arrived and the virtual time, now and then."""
@@ -58,7 +57,7 @@ class Simulation:
         measures: Measures,
         faults: Faults,
         backlog: Backlog | None,
-        returns: Returns = _ONCE,
+        returns: Returns = ONCE,
         sampler: Sampler | None = None,
     ) -> None:
         self.scheduler = scheduler
@@ -160,7 +159,8 @@ class Simulation:
                 pass
 
     def _refused(self, job: Job, outcome: Outcome, now: float) -> None:
-        wait_s = self._returns.wait_s(outcome, job.tries)
+        again = outcome.ending.retryable
+        wait_s = self._returns.wait_s(outcome.retry_after_s, job.tries) if again else None
         self.measures.refused(job, now, comes_back=wait_s is not None)
         # Who is turned away for want of room is backlog, unless it is counted again when it comes back: a bounded queue
         # makes no system stable.

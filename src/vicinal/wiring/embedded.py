@@ -20,7 +20,6 @@ from vicinal.clock import ModelClock
 from vicinal.config.cluster import endpoints, tokenizer_folder
 from vicinal.config.fleet import Config
 from vicinal.config.toml import to_toml
-from vicinal.domain.decision import Observation
 from vicinal.enginemodel.profiles import profile
 from vicinal.replay.answer import Answer, Progress
 from vicinal.replay.process import Result, Spec, Workload
@@ -29,7 +28,9 @@ from vicinal.tokenizer.tokenizer import Tokenizer
 from vicinal.wire.stamps import Stamp
 from vicinal.wiring.children import ChildFailedError, child, first_line, last_words
 from vicinal.wiring.live import Listeners, LiveSystem
+from vicinal.wiring.over import Over
 from vicinal.workload.prompt import Vocabulary
+from vicinal.workload.returns import ONCE, Returns
 
 REPORT_WALL_S_MAX = 20.0
 CLI = "vicinal.cli.main"
@@ -60,14 +61,14 @@ class Played:
 
 @dataclass(slots=True)
 class Embedded:
-    """A running embedded cluster. `held_s` collects how long the scheduler held requests, in model seconds."""
+    """A running embedded cluster. `over` collects what became of requests."""
 
     config: Config
     live: LiveSystem
     port: int
     origin_s: float
     folder: Path
-    held_s: dict[str, float] = field(default_factory=dict)
+    over: Over = field(default_factory=Over)
 
     async def replay(self, workload: Workload, on_progress: Callable[[Progress], None]) -> Summary:
         """Run a workload to its end. Raises ChildFailedError for a workload that the client refuses."""
@@ -84,12 +85,16 @@ class Embedded:
             kv_bytes=played.kv_bytes,
             clock_debt=played.clock_debt,
             decision_us=self.live.driver.decision_us,
-            held_s=self.held_s,
+            held_s=self.over.held_s,
         )
 
-    async def play(self, workload: Workload, on_progress: Callable[[Progress], None]) -> Played:
-        """The same, request by request."""
+    async def play(
+        self, workload: Workload, on_progress: Callable[[Progress], None], returns: Returns = ONCE
+    ) -> Played:
+        """The same, request by request. Where the cluster trusts them, headers say tenant and class of service of each;
+        `returns` says how refused clients come back."""
         config = self.config
+        trusted = config.server.trust_tenant_header
         vocabulary = vocabulary_of(config)
         spec = Spec(
             url=f"http://{config.server.host}:{self.port}",
@@ -98,6 +103,9 @@ class Embedded:
             vocabulary=(vocabulary.first, vocabulary.end),
             speed=config.emulator.speed,
             request_prefix=f"replay-{secrets.token_hex(3)}",
+            tenant_header=config.server.tenant_header if trusted else None,
+            class_header=config.server.class_header if trusted else None,
+            returns=returns,
         )
         spec_path, result_path = self.folder / "spec.json", self.folder / "result.json"
         spec_path.write_bytes(msgspec.json.encode(spec))
@@ -130,12 +138,7 @@ async def embedded(config: Config, capture: Path | None = None) -> AsyncIterator
 
     Raises OSError for a port in use and ChildFailedError when the engines do not come up; both say what to do.
     """
-    held_s: dict[str, float] = {}
-
-    def observed(observation: Observation) -> None:
-        if observation.held_s:
-            held_s[observation.request_id] = observation.held_s
-
+    over = Over()
     with tempfile.TemporaryDirectory(prefix="vicinal-") as name:
         folder = Path(name)
         path = folder / "cluster.toml"
@@ -145,11 +148,11 @@ async def embedded(config: Config, capture: Path | None = None) -> AsyncIterator
         arguments = ["engine", "--config", str(path), "--origin-s", repr(origin_s)]
         async with child(CLI, arguments) as engines:
             await first_line(engines, "the engine process")
-            live = LiveSystem(config, clock, capture, Listeners(observed=observed))
+            live = LiveSystem(config, clock, capture, Listeners(observed=over.note))
             try:
                 port = await live.start()
                 await _until_reported(live)
-                yield Embedded(config, live, port, origin_s, folder, held_s)
+                yield Embedded(config, live, port, origin_s, folder, over)
             finally:
                 await live.stop()
 

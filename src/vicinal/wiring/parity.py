@@ -129,7 +129,7 @@ async def live_side(
     """The live run, and its clock debt."""
     async with embedded(config) as running:
         played = await running.play(workload, on_progress)
-        known = latencies(played.answers, played.stamps, running.held_s)
+        known = latencies(played.answers, played.stamps, running.over.held_s)
     side = Side(
         len(known),
         tuple(ttft_s for one in known if (ttft_s := one.ttft_s) is not None),

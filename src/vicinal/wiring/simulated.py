@@ -25,7 +25,6 @@ from vicinal.sim.measures import Measures
 from vicinal.sim.objectives import Objectives
 from vicinal.sim.requests import Foresight, RequestMaker
 from vicinal.sim.result import Result, result
-from vicinal.sim.returns import Returns
 from vicinal.sim.simulation import Progress, Simulation
 from vicinal.sim.stability import Backlog
 from vicinal.sim.timeline import Sampler
@@ -35,6 +34,7 @@ from vicinal.topology.graph import Level
 from vicinal.topology.tree import tree_topology
 from vicinal.wiring.core import make_scheduler
 from vicinal.workload.arrival import Arrival
+from vicinal.workload.returns import ONCE, Returns
 
 WAITING_PER_ENDPOINT = 32
 WAITING_MIN = 200
@@ -68,7 +68,7 @@ class Physics(msgspec.Struct, frozen=True, kw_only=True):
     layers: int = 1
     faults: Faults = msgspec.field(default_factory=Faults)
     until_unstable: bool = True
-    returns: Returns = Returns(tries_max=1)
+    returns: Returns = ONCE
     window_s: float | None = None
 
 

@@ -1,13 +1,11 @@
 """Clients that come back: a request that was refused is sent again, as another request of the same errand."""
 
 import math
-from dataclasses import dataclass
 
-from vicinal.domain.outcome import Outcome
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Returns:
+class Returns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A client sends at most `tries_max` requests for one errand, the next one after a retryable ending.
 
     One that `honours` the Retry-After waits that long, in whole seconds rounded up as the header has them; one that
@@ -18,10 +16,13 @@ class Returns:
     honours: bool = True
     pause_s: float = 0.5
 
-    def wait_s(self, outcome: Outcome, tries: int) -> float | None:
-        """Until the next try, after `tries` of them; None when there is none."""
-        if tries >= self.tries_max or not outcome.ending.retryable:
+    def wait_s(self, told_s: float | None, tries: int) -> float | None:
+        """Until the next try, after `tries` of them of which the last was told to wait `told_s` if anything; None when
+        there is none."""
+        if tries >= self.tries_max:
             return None
-        if self.honours and outcome.retry_after_s is not None:
-            return float(math.ceil(outcome.retry_after_s))
-        return self.pause_s
+        return float(math.ceil(told_s)) if self.honours and told_s is not None else self.pause_s
+
+
+ONCE = Returns(tries_max=1)
+"""Nobody comes back."""
