@@ -3,6 +3,7 @@
     ttft   = max(wait + fetch + compute + transfer, ready) + first step;  local: wait + fetch + compute
     cost   = w_ttft [ttft + kappa max(0, ttft - objective)] + w_tpot n_out [tpot + kappa max(0, tpot - objective)]
            + externality: compute x the price of prefill, what the batch and the flows of the path are slowed by
+           + pressure on those who serve
 
 It shares no code with vicinal.cost: it reads a `World`, whose figures it takes one by one.
 """
@@ -35,8 +36,9 @@ def pair(world: World, source: int, target: int, prefill_done: bool = False) -> 
     ready_s = _ready_s(world, target, tpot_s)
     first_step_s = tpot_s + _under_way_s(world, target) / 2
     ttft_s = max(wait_s + fetch_s + compute_s + transfer_s, ready_s) + first_step_s
+    pressure_s = _pressure_s(world, target) + (0.0 if prefill_done else _pressure_s(world, source))
     return _totalled(
-        ({"fetch_kv": fetch_s} if fetch_s else {})
+        _but_zero(fetch_kv=fetch_s, pressure=pressure_s)
         | {
             "wait_prefill": wait_s,
             "compute_prefill": compute_s,
@@ -64,7 +66,7 @@ def local(world: World, slot: int) -> Terms:
     if world.endpoints[slot].role.prefills:
         per_s += _price(world)
     return _totalled(
-        ({"fetch_kv": fetch_s} if fetch_s else {})
+        _but_zero(fetch_kv=fetch_s, pressure=_pressure_s(world, slot))
         | {
             "wait_prefill": wait_s,
             "compute_prefill": compute_s,
@@ -101,8 +103,16 @@ def objective_s(world: World) -> float:
 
 
 def _totalled(terms: Terms) -> Terms:
-    parts = ("ttft_cost", "tpot_cost", "prefill_price", "decode_price", "link_price")
+    parts = ("ttft_cost", "tpot_cost", "prefill_price", "decode_price", "link_price", "pressure")
     return terms | {"total": sum(terms.get(name, 0.0) for name in parts)}
+
+
+def _but_zero(**terms: float) -> Terms:
+    return {name: seconds for name, seconds in terms.items() if seconds}
+
+
+def _pressure_s(world: World, slot: int) -> float:
+    return 0.0 if world.view.pressure_s is None else float(world.view.pressure_s[slot])
 
 
 def _fit(world: World, slot: int) -> Fit:

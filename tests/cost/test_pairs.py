@@ -145,7 +145,9 @@ def even(prefills: int, decodes: int) -> World:
     made = world(np.random.default_rng(0), racks(1, prefills, decodes), 0.0, 0.0, 0)
     slots = len(made.endpoints)
     zero, nobody = np.zeros(slots), np.zeros(slots, dtype=bool)
-    view = structs.replace(made.view, wait_prefill_s=zero, decode_sequences=zero, decode_context_tokens=zero)
+    view = structs.replace(
+        made.view, wait_prefill_s=zero, decode_sequences=zero, decode_context_tokens=zero, pressure_s=None
+    )
     wanted = request("even", 4096, service=INTERACTIVE)
     return replace(
         made,

@@ -77,7 +77,10 @@ def world(
     masks = Masks(*(rng.random(slots) < blocked_share for _ in range(3)))
     host = np.maximum(cached, cached_blocks(rng, slots, wanted.blocks))
     ssd = np.maximum(host, cached_blocks(rng, slots, wanted.blocks))
-    return World(state.topology, view, wanted, cached, masks, model, (host, ssd) if rng.random() < tiers else ())
+    reached = (host, ssd) if rng.random() < tiers else ()
+    if rng.random() < 0.5:
+        view = structs.replace(view, pressure_s=rng.choice([0.0, 0.5, 2.0], slots))
+    return World(state.topology, view, wanted, cached, masks, model, reached)
 
 
 def loaded(rng: np.random.Generator, idle: View, full_share: float, flows_max: int) -> View:

@@ -46,6 +46,7 @@ class ClusterState:
 
     `build_topology` makes the network of a fleet given in slot order; it is called when the fleet changes.
     `mean_context_tokens` stands for the context of a stranger's sequence, `mean_prefill_s` for its prefill.
+    `pressure_s` is what endpoints under pressure cost more, None while none is.
     `events_s` is per slot when its last KV event that could be used came, -inf for never. `wrong_sizes` has, by slot,
     the block size of engines whose events cannot be used because the index has another.
     """
@@ -69,6 +70,7 @@ class ClusterState:
         self.topology = build_topology([])
         self.events_s = np.zeros(0)
         self.wrong_sizes: dict[int, int] = {}
+        self.pressure_s: NDArray[np.float64] | None = None
         self.mean_prefill_s = 0.0
         self.mean_context_tokens = 0.0
         self._build_topology = build_topology
@@ -220,6 +222,7 @@ class ClusterState:
             reported_kv_usage=said.kv_usage,
             link_flows=ledger.link_flows,
             sending=ledger.sending,
+            pressure_s=self.pressure_s,
         )
 
 

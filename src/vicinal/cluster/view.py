@@ -25,7 +25,7 @@ class View(Struct, frozen=True):
     `reported_s` is when the last report was made, -inf where nothing was ever reported; figures of it that the engine
     does not give (`gpu_utilization`, `reported_*`) are NaN.
     `link_flows` is our transfers per link, plus one link that nothing loads; `sending` is those that a slot sends, by
-    level, (slots, levels).
+    level, (slots, levels). `pressure_s` is what an endpoint under pressure costs more, None while none is.
     """
 
     now_s: float
@@ -50,6 +50,7 @@ class View(Struct, frozen=True):
     reported_kv_usage: Floats
     link_flows: Floats
     sending: Floats
+    pressure_s: Floats | None = None
 
     @property
     def all_usable(self) -> bool:

@@ -142,6 +142,7 @@ class CostModel:
                 price_s=(price + view.decode_sequences.take(slots)) * of_prefill_s,
                 outstanding_tokens=view.outstanding_prefill_tokens.take(slots),
                 below=None if lower is None else lower.take(slots),
+                pressure_s=None if view.pressure_s is None else view.pressure_s.take(slots),
             )
             network = self._network(view)
         return Table(prefill, decode, network, request.service, self._objective_s(request), view, price, pool_wait_s)
@@ -227,6 +228,7 @@ class CostModel:
             local_compute_s=compute_s,
             local_price_s=(price * pools.also_prefills + sequences) * compute_s,
             local_below=None if lower is None else lower.take(pools.decode_slots),
+            pressure_s=None if view.pressure_s is None else of_decode(view.pressure_s),
         )
 
     def _ready_s(self, request: Request, view: View, tpot_s: Floats) -> Floats:

@@ -27,6 +27,7 @@ class PrefillSide(Struct, frozen=True):
     """Per prefill endpoint (P,), in seconds; `slots` says which endpoints. `blocked` rows may not be used.
 
     `cached_tokens` are in any tier of the endpoint; `below` says which of them are not in HBM, None where none is.
+    `pressure_s` is what one under pressure costs more, None while none is; likewise of decode endpoints.
     """
 
     slots: NDArray[np.intp]
@@ -37,6 +38,7 @@ class PrefillSide(Struct, frozen=True):
     price_s: Floats
     outstanding_tokens: Floats
     below: Below | None = None
+    pressure_s: Floats | None = None
 
 
 class DecodeSide(Struct, frozen=True):
@@ -62,6 +64,7 @@ class DecodeSide(Struct, frozen=True):
     local_compute_s: Floats
     local_price_s: Floats
     local_below: Below | None = None
+    pressure_s: Floats | None = None
 
 
 class NetworkSide(Struct, frozen=True):

@@ -5,6 +5,7 @@ For prefill endpoint i and decode endpoint j
     ttft(i, j) = max(a[i] + net(i, j), ready[j]) + step[j]          a = wait + fetch + compute
     net(i, j)  = latency + bytes[j] · max over links((1 + flows) / capacity) · factor of that level
     cost(i, j) = F(ttft) + tpot_cost[j] + prefill_price[i] + decode_price[j] + link_price(i, j)
+               + pressure[i] + pressure[j]
 
 with F(t) = w (t + kappa max(0, t - objective)), which never falls as t grows. One more row, `local`, stands for i = j:
 the decode endpoint prefills itself, nothing moves, and the first token comes with the prefill. Endpoints that may not
@@ -25,7 +26,8 @@ from vicinal.domain.request import ServiceClass
 GRID_CELLS_MAX = 4096
 """Up to this many pairs, pricing them all costs less than choosing which to price."""
 
-_FETCH = TERMS.index("fetch_kv")
+_ABSENT = tuple((name, TERMS.index(name)) for name in ("fetch_kv", "pressure"))
+"""Terms that a row does not have where they are zero."""
 
 Explained = tuple[float, tuple[float | None, ...]]
 """A row's total, and its columns in the order of `TERMS`; None for a term that does not apply to it."""
@@ -76,7 +78,7 @@ class Table:
         self.local_row = len(prefill.slots)
         self.small = len(prefill.slots) * len(decode.slots) <= GRID_CELLS_MAX
         self._rows: dict[int, Floats] = {}
-        self._decoding_s = decode.tpot_cost_s + decode.price_s
+        self._decoding_s = _with(decode.pressure_s, decode.tpot_cost_s + decode.price_s)
         ttft_cost_s = self.ttft_cost_s(self.local_ttft_s)
         local_s = ttft_cost_s + self._decoding_s + decode.local_price_s
         self.local_s: Floats = np.where(decode.local_blocked, np.inf, local_s)
@@ -98,7 +100,8 @@ class Table:
 
     @cached_property
     def of_prefill_s(self) -> Floats:
-        return np.where(self.prefill.blocked, np.inf, self.prefill.price_s)
+        prefill = self.prefill
+        return np.where(prefill.blocked, np.inf, _with(prefill.pressure_s, prefill.price_s))
 
     @cached_property
     def of_decode_s(self) -> Floats:
@@ -231,7 +234,8 @@ class Table:
         """One row likewise, a local plan included."""
         total_s, columns = self._local_columns(j) if i == self.local_row else self._pair_columns(i, j)
         terms = [float(columns[name]) if name in columns else None for name in TERMS]
-        terms[_FETCH] = terms[_FETCH] or None
+        for _, column in _ABSENT:
+            terms[column] = terms[column] or None
         return float(total_s), tuple(terms)
 
     def _pair_columns(self, i: At, j: At) -> tuple[Floats, dict[str, Floats]]:
@@ -242,8 +246,12 @@ class Table:
         else:
             priced = self.price(i, j)
         ttft_s = priced.ttft_s
-        fetch = {} if prefill.below is None else {"fetch_kv": prefill.below.fetch_s[i]}
-        return priced.total_s, fetch | {
+        some = {} if prefill.below is None else {"fetch_kv": prefill.below.fetch_s[i]}
+        if decode.pressure_s is not None:
+            some["pressure"] = _with(
+                None if prefill.pressure_s is None else prefill.pressure_s[i], decode.pressure_s[j]
+            )
+        return priced.total_s, some | {
             "wait_prefill": prefill.wait_s[i],
             "compute_prefill": prefill.compute_s[i],
             "transfer_kv": priced.transfer_s,
@@ -261,8 +269,10 @@ class Table:
     def _local_columns(self, j: At) -> tuple[Floats, dict[str, Floats]]:
         decode = self.decode
         ttft_s = self.local_ttft_s[j]
-        fetch = {} if decode.local_below is None else {"fetch_kv": decode.local_below.fetch_s[j]}
-        return self.local_s[j], fetch | {
+        some = {} if decode.local_below is None else {"fetch_kv": decode.local_below.fetch_s[j]}
+        if decode.pressure_s is not None:
+            some["pressure"] = decode.pressure_s[j]
+        return self.local_s[j], some | {
             "wait_prefill": decode.local_wait_s[j],
             "compute_prefill": decode.local_compute_s[j],
             "ttft": ttft_s,
@@ -278,9 +288,14 @@ def _rows(total_s: Floats, columns: dict[str, Floats]) -> list[Explained]:
     """Columns by name, turned into rows."""
     absent: list[float | None] = [None] * len(total_s)
     lists = [columns[name].tolist() if name in columns else absent for name in TERMS]
-    if "fetch_kv" in columns:  # a row that loads nothing has no such term
-        lists[_FETCH] = [seconds or None for seconds in lists[_FETCH]]
+    for name, column in _ABSENT:
+        if name in columns:
+            lists[column] = [seconds or None for seconds in lists[column]]
     return list(zip(total_s.tolist(), zip(*lists, strict=True), strict=True))
+
+
+def _with(more_s: Floats | None, seconds: Floats) -> Floats:
+    return seconds if more_s is None else seconds + more_s
 
 
 def _free(blocked: NDArray[np.bool_]) -> int:

@@ -21,6 +21,7 @@ TERMS = (
     "prefill_price",
     "decode_price",
     "link_price",
+    "pressure",
 )
 """The columns of a decision's rows, in order, in seconds. A term that a policy does not compute is None, not zero."""
 

@@ -4,7 +4,7 @@ The terms of a row that add up to its expected time to the first token are the w
 first step; waits overlap, so the decode side's counts only as far as it outlasts the rest:
 
     ttft = wait_prefill + fetch_kv + compute_prefill + transfer_kv + max(0, decode_ready - those four) + first_step
-    total = ttft_cost + tpot_cost + prefill_price + decode_price + link_price
+    total = ttft_cost + tpot_cost + prefill_price + decode_price + link_price + pressure
 
 `ttft_cost` weighs ttft by the request's class and counts what is beyond its objective in addition. That surplus is a
 difference of its own ("objective"), so the differences add up to the difference in total. A term that a row lacks while
@@ -19,7 +19,7 @@ NEGLIGIBLE_S = 0.0005
 """Differences below half a millisecond are not worth a word; together they can be more, and then are said."""
 
 _CHAIN = ("wait_prefill", "fetch_kv", "compute_prefill", "transfer_kv")
-_PRICES = ("prefill_price", "decode_price", "link_price")
+_PRICES = ("prefill_price", "decode_price", "link_price", "pressure")
 
 _SAVES = {
     "wait_prefill": "waiting",
@@ -33,6 +33,7 @@ _SAVES = {
     "prefill_price": "prefill time that others queue for",
     "decode_price": "decode time that others share",
     "link_price": "link time that others need",
+    "pressure": "what endpoints under pressure cost more",
     "rest": "smaller terms",
 }
 _COSTS = {
@@ -47,6 +48,7 @@ _COSTS = {
     "prefill_price": "take prefill time that others queue for",
     "decode_price": "slow down others' decoding",
     "link_price": "take link time that others need",
+    "pressure": "use an endpoint under pressure",
     "rest": "lose on smaller terms",
 }
 
