@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from vicinal.domain.ids import EndpointId, ModelId, RequestId, TenantId
+from vicinal.domain.passed_by import PassedBy
 from vicinal.domain.plan import Leg, Plan
 from vicinal.domain.reuse import Reuse
 from vicinal.domain.verdict import Verdict
@@ -86,7 +87,10 @@ class Observation(Struct, frozen=True):
     it, and for `predicted_tpot_s` and `moved_tokens` the last one. Unknown figures are None.
 
     `prefill` is who prefilled, `ready_tokens` the part of `predicted_cached_tokens` that was ready there at the
-    decision (the rest was being made), `reuse` how the prediction came out and why. A copy says where to."""
+    decision (the rest was being made), `reuse` how the prediction came out and why. A copy says where to.
+
+    `band` and `lane` are where it stood while it waited for its turn (`lane` empty: that never mattered), `held_for`
+    what kept it there last, `passed_by` who was sent off meanwhile; `detail` is the outcome's."""
 
     request_id: RequestId
     at_s: float
@@ -109,3 +113,10 @@ class Observation(Struct, frozen=True):
     ready_tokens: int | None = None
     reuse: Reuse | None = None
     copy_to: EndpointId | None = None
+    tenant_id: TenantId = TenantId("")
+    band: str = ""
+    lane: str = ""
+    prompt_tokens: int | None = None
+    detail: str = ""
+    held_for: str = ""
+    passed_by: PassedBy | None = None

@@ -7,6 +7,7 @@ names), then its verdicts (their counts stay), then counterfactuals from the las
 import msgspec
 
 from vicinal.domain.decision import TERMS, Decision, Observation, PricedPlan
+from vicinal.domain.outcome import DETAIL_CHARS_MAX
 from vicinal.domain.tier import Tier
 from vicinal.observe.lines import DecisionRecord, ObservationRecord
 from vicinal.observe.table import Table, rounded, rows_of, table_of
@@ -17,6 +18,7 @@ LINE_BYTES_MAX = 4096
 VERDICTS_MAX = 8
 _TEXT_MAX = 400
 _VERDICT_TEXT_MAX = 120
+_HELD_FOR_MAX = 200
 _ROW_BYTES = 110
 """Of a typical row without its names: a guess at how many rows to leave out."""
 
@@ -81,6 +83,13 @@ def encode_observation(seen: Observation) -> bytes:
         prefill=seen.prefill,
         ready_tokens=seen.ready_tokens,
         reuse=seen.reuse,
+        tenant_id=seen.tenant_id,
+        band=seen.band,
+        lane=seen.lane,
+        prompt_tokens=seen.prompt_tokens,
+        detail=_clipped(seen.detail, DETAIL_CHARS_MAX),
+        held_for=_clipped(seen.held_for, _HELD_FOR_MAX),
+        passed_by=seen.passed_by,
     )
     return _encode(record) + b"\n"
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from vicinal.observe.comparison import compare, why_not
 from vicinal.observe.lines import DecisionRecord, ObservationRecord
 from vicinal.observe.read import Case
+from vicinal.observe.waits import refusal_sentence, wait_sentence
 
 EMPTIEST = "emptiest_gpu"
 BY_SECONDS = "cost"
@@ -112,6 +113,8 @@ def text(case: Case) -> list[Table | str]:
         if record.inputs:
             shown.append(sources(record))
     if case.observation is not None:
+        told = (wait_sentence(case.observation), refusal_sentence(case.observation))
+        shown += [sentence for sentence in told if sentence]
         shown.append(f"{case.request_id} {predicted_against_observed(case.observation)}")
     return shown
 
@@ -121,6 +124,8 @@ def to_json(case: Case) -> dict[str, Any]:
     return {
         "request_id": case.request_id,
         "decisions": [_decision_json(record) for record in case.decisions],
+        "wait": "" if case.observation is None else wait_sentence(case.observation),
+        "refusal": "" if case.observation is None else refusal_sentence(case.observation),
         "observation": None if case.observation is None else msgspec.to_builtins(case.observation),
     }
 

@@ -17,6 +17,8 @@ from typing import Literal
 
 import msgspec
 
+from vicinal.domain.passed_by import PassedBy
+
 WireRow = tuple[str, int, int, int, float | None, list[int | None]]
 US_PER_S = 1e6
 
@@ -115,6 +117,7 @@ class ObservationRecord(msgspec.Struct, tag_field="kind", tag="observation", fro
 
     `held_s` is how long the scheduler held it because no endpoint had room. `prefill` is who prefilled, `ready_tokens`
     what of the predicted reuse was ready there at the decision, `reuse` how the prediction came out (self-check.md).
+    `band`, `lane`, `held_for` and `passed_by` tell of its wait, `detail` which of several bounds it met.
     """
 
     request_id: str
@@ -137,6 +140,13 @@ class ObservationRecord(msgspec.Struct, tag_field="kind", tag="observation", fro
     prefill: str | None = None
     ready_tokens: int | None = None
     reuse: str | None = None
+    tenant_id: str = ""
+    band: str = ""
+    lane: str = ""
+    prompt_tokens: int | None = None
+    detail: str = ""
+    held_for: str = ""
+    passed_by: PassedBy | None = None
 
 
 Line = DecisionRecord | ObservationRecord

@@ -19,10 +19,11 @@ from vicinal.domain.ids import EndpointId
 from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Action, Leg
 from vicinal.domain.report import EndpointReport
+from vicinal.observe.bounded_names import BoundedNames
 from vicinal.observe.counted import Counted, Spread
+from vicinal.observe.flow_metrics import FlowMetrics
 
 TENANTS_MAX = 100
-OTHER = "other"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of what `Metrics.expose` returns."""
 
@@ -36,14 +37,16 @@ _WAIT_S = (0.0, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 3
 
 
 class Metrics:
-    """All metrics of one scheduler. `fleet` gives what reports are to be read against (bytes per token of KV)."""
+    """All metrics of one scheduler. `fleet` gives what reports are to be read against (bytes per token of KV); `flow`
+    has those of queues, refusals and tenants."""
 
     def __init__(self, fleet: Iterable[Endpoint] = ()) -> None:
         self.registry = registry = CollectorRegistry()
         self._fleet: dict[EndpointId, Endpoint] = {}
-        self._tenants: set[str] = set()
+        self._tenants = BoundedNames(TENANTS_MAX)
         self._feeds = _Feeds()
         registry.register(self._feeds)
+        self.flow = FlowMetrics(registry, self._tenants)
 
         def counter(name: str, text: str, *labels: str) -> Counted:
             return Counted(f"vicinal_{name}", text, labels, registry)
@@ -126,7 +129,7 @@ class Metrics:
         """A decision was made; `seconds` is how long that took, if it was measured."""
         action = decision.chosen.plan.action
         self._decisions.inc(decision.policy, decision.leg.value, action.value)
-        self._tenant_decisions.inc(self._tenant(decision.tenant_id))
+        self._tenant_decisions.inc(self._tenants.of(decision.tenant_id))
         self._queue.set(decision.queue_length)
         if seconds is not None:
             self._latency.observe(seconds)
@@ -153,6 +156,7 @@ class Metrics:
             self._copies.inc(str(seen.ending))
             return
         self._ended(seen.ending)
+        self.flow.observed(seen)
         failures = max(0, seen.attempts - 1) + Ending(seen.ending).failed
         if failures:
             self._failures.inc(by=failures)
@@ -233,14 +237,6 @@ class Metrics:
         blocks = known.kv_blocks if report.kv_blocks is None else report.kv_blocks
         block_tokens = known.block_tokens if report.block_tokens is None else report.block_tokens
         return report.kv_usage * blocks * block_tokens * known.kv_bytes_per_token
-
-    def _tenant(self, tenant: str) -> str:
-        if tenant in self._tenants:
-            return tenant
-        if len(self._tenants) >= TENANTS_MAX:
-            return OTHER
-        self._tenants.add(tenant)
-        return tenant
 
 
 class _Counts(Collector):

@@ -49,6 +49,10 @@ def observation(tracked: Tracked, outcome: Outcome, output_tokens: int | None, n
         ready_tokens=_ready_tokens(tracked),
         reuse=tracked.reuse,
         copy_to=tracked.request.copy_to,
+        tenant_id=tracked.request.tenant,
+        band=tracked.request.band,
+        prompt_tokens=tracked.request.prompt_tokens,
+        detail=outcome.detail,
     )
 
 
