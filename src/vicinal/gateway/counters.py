@@ -14,7 +14,8 @@ class GatewayCounters:
     `handoffs_missing` are prefill legs cut by length without params: decode recomputes. `stale_retries` are requests
     sent again because an engine had closed an idle connection. `keys_refused` are requests without a key that is known,
     or with one that has expired; `models_forbidden` those whose key does not open the model; `claims_ignored`
-    those that named a tenant or class of service without being trusted with it.
+    those that named a tenant or class of service without being trusted with it. `refused_unread` are requests whose
+    tenant has used up its quota of the gateway's time.
     `long_bodies` were read by a process of their own, `readers_lost` is how often that process died or was ended
     because it took too long, `bodies_unread` are requests that were refused for it.
     """
@@ -24,6 +25,7 @@ class GatewayCounters:
     keys_refused: int = 0
     models_forbidden: int = 0
     claims_ignored: int = 0
+    refused_unread: int = 0
     estimated_prompts: int = 0
     token_counts_differ: int = 0
     clients_gone: int = 0

@@ -17,7 +17,7 @@ from typing import Protocol
 from vicinal.cluster.output_lengths import OutputLengths
 from vicinal.domain.effects import Dispatch
 from vicinal.domain.events import ClientGone, FirstToken, LegFailed, PrefillDone, RequestFinished
-from vicinal.domain.ids import RequestId
+from vicinal.domain.ids import RequestId, TenantId
 from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import Request
@@ -76,6 +76,10 @@ class Exchange:
         self._legs = AttemptLegs(shared, self.id, body, path, forwarded)
         self._words = ""
         self._over = False
+
+    @property
+    def tenant(self) -> TenantId:
+        return self._parsed.request.tenant
 
     # what the core decides
 

@@ -3,7 +3,8 @@
 The text of a request stays in its exchange; the core gets sizes and hashes (prompt_reader.py).
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from vicinal.cluster.output_lengths import OutputLengths
@@ -44,7 +45,11 @@ class ParsedRequest:
 
 
 class RequestParser:
-    """Parses bodies of both routes against a set of models. Raises ApiError for everything it refuses."""
+    """Parses bodies of both routes against a set of models. Raises ApiError for everything it refuses.
+
+    `cpu_s` counts the seconds of processors that parsing takes: this thread's, which does all of it for bodies that
+    are read here.
+    """
 
     def __init__(
         self,
@@ -53,24 +58,28 @@ class RequestParser:
         counters: GatewayCounters,
         matching: Matching | None = None,
         trust: TrustGroups | None = None,
+        cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:
         self.models = {model.id: model for model in models}
         self._lengths = lengths
         self._prompts = PromptReader(counters, matching or Matching())
         self._trust = trust or TrustGroups()
+        self._cpu_s = cpu_s
 
     def chat(self, request_id: RequestId, body: Readable, caller: Caller) -> ParsedRequest:
         """A body of `/v1/chat/completions`."""
+        begun_s = self._cpu_s()
         decoded = decode_chat(body)
         model = self._model(decoded.model, caller)
         salt = self._salt(decoded, caller)
         prompt = self._prompts.chat(decoded, model, _extra_keys(salt))
         limit = decoded.max_completion_tokens or decoded.max_tokens
-        request = self._request(request_id, decoded, model, prompt, limit, "messages", caller, splittable=True)
+        request = self._request(request_id, decoded, model, prompt, limit, "messages", caller, begun_s, splittable=True)
         return self._parsed(request, decoded, prompt, salt, chat=True)
 
     def completion(self, request_id: RequestId, body: Readable, caller: Caller) -> ParsedRequest:
         """A body of `/v1/completions`."""
+        begun_s = self._cpu_s()
         decoded = decode_completion(body)
         model = self._model(decoded.model, caller)
         if decoded.truncate_prompt_tokens is None:
@@ -82,7 +91,9 @@ class RequestParser:
         prompt = self._prompts.completion(decoded, prompts, model, _extra_keys(salt))
         splittable = len(prompts) == 1
         limit = COMPLETION_TOKENS if decoded.max_tokens is None else decoded.max_tokens
-        request = self._request(request_id, decoded, model, prompt, limit, "prompt", caller, splittable=splittable)
+        request = self._request(
+            request_id, decoded, model, prompt, limit, "prompt", caller, begun_s, splittable=splittable
+        )
         return self._parsed(request, decoded, prompt, salt, chat=False)
 
     def adopt(self, parsed: ParsedRequest, request_id: RequestId) -> ParsedRequest:
@@ -126,6 +137,7 @@ class RequestParser:
         max_tokens: int | None,
         prompt_field: str,
         caller: Caller,
+        begun_s: float,
         *,
         splittable: bool,
     ) -> Request:
@@ -150,6 +162,7 @@ class RequestParser:
             splittable=splittable and body.single_answer,
             exact=prompt.exact,
             inferred_only=prompt.by_text,
+            gateway_cpu_s=self._cpu_s() - begun_s,
         )
 
 

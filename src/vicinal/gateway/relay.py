@@ -13,6 +13,7 @@ from vicinal.domain.events import RequestArrived
 from vicinal.domain.ids import RequestId
 from vicinal.domain.request import Request
 from vicinal.engines.splicing import AnyBody, spliced
+from vicinal.gateway.closed import ClosedTenants
 from vicinal.gateway.counters import GatewayCounters
 from vicinal.gateway.directory import EndpointDirectory
 from vicinal.gateway.drift import PromptCounts
@@ -49,6 +50,7 @@ class Relay:
         self.limits = limits
         self.forwarding = forwarding or Forwarding()
         self.prompt_counts = PromptCounts(counters)
+        self.closed = ClosedTenants()
         self._link: CoreLink | None = None
         self._exchanges: dict[RequestId, Exchange] = {}
         self._prefix = secrets.token_hex(6)
@@ -111,6 +113,7 @@ class Relay:
             case Cancel():
                 exchange.cancel(effect.attempt)
             case Answer():
+                self.closed.heard(exchange.tenant, effect.outcome)
                 exchange.answer(effect.outcome)
 
     def draw_number(self) -> int:

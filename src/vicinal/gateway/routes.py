@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from vicinal.domain.ids import RequestId
+from vicinal.domain.outcome import Outcome
 from vicinal.engines.long_body import LongBody, Pieces
 from vicinal.gateway.access import Access
+from vicinal.gateway.caller import Caller
 from vicinal.gateway.codes import ErrorCode
 from vicinal.gateway.counters import GatewayCounters
-from vicinal.gateway.errors import ApiError
+from vicinal.gateway.errors import ApiError, outcome_body, outcome_headers
 from vicinal.gateway.http_message import JSON, HttpRequest
 from vicinal.gateway.long_request import LongRequest
 from vicinal.gateway.parse import ParsedRequest, RequestParser
@@ -66,19 +68,30 @@ class Routes:
 
     def _complete(self, request: HttpRequest, responder: Responder) -> None:
         self._counters.requests += 1
-        if isinstance(request.body, Pieces):
-            self._complete_long(request, request.body, responder)
+        try:
+            caller = self._access.caller(request)
+        except ApiError as error:
+            self._refuse(responder, error, _id_line(self._relay.name(request.headers)))
             return
+        closed = self._relay.closed.refusal(caller.tenant)
+        if closed is not None:
+            self._refuse_unread(closed, request, responder)
+        elif isinstance(request.body, Pieces):
+            self._complete_long(request, request.body, caller, responder)
+        else:
+            self._complete_short(request, request.body, caller, responder)
+
+    def _complete_short(self, request: HttpRequest, body: bytes, caller: Caller, responder: Responder) -> None:
         request_id = self._relay.name(request.headers)
         parse = self._parser.chat if request.path == _CHAT else self._parser.completion
         try:
-            parsed = parse(request_id, request.body, self._access.caller(request))
+            parsed = parse(request_id, body, caller)
         except ApiError as error:
             self._refuse(responder, error, _id_line(request_id))
             return
-        self._relay.submit(parsed, request.body, request.path, request.headers, responder)
+        self._relay.submit(parsed, body, request.path, request.headers, responder)
 
-    def _complete_long(self, request: HttpRequest, body: Pieces, responder: Responder) -> None:
+    def _complete_long(self, request: HttpRequest, body: Pieces, caller: Caller, responder: Responder) -> None:
         """The same, except that the request is named when its body has been read: until then the relay does not know it
         and could not tell another one of that name."""
         path, headers = request.path, request.headers
@@ -90,12 +103,14 @@ class Routes:
         def refuse(error: ApiError) -> None:
             self._refuse(responder, error, _id_line(self._relay.name(headers)))
 
-        try:
-            caller = self._access.caller(request)
-        except ApiError as error:
-            refuse(error)
-            return
         LongRequest(self._room, self._counters, responder, submit, refuse).read(body, caller, chat=path == _CHAT)
+
+    def _refuse_unread(self, outcome: Outcome, request: HttpRequest, responder: Responder) -> None:
+        """What the core would answer, without the work of asking it."""
+        self._counters.refused += 1
+        self._counters.refused_unread += 1
+        extra = outcome_headers(outcome) + _id_line(self._relay.name(request.headers))
+        responder.respond(outcome.ending.http_status, JSON, outcome_body(outcome), extra)
 
     def _list_models(self, request: HttpRequest, responder: Responder) -> None:
         try:
