@@ -13,7 +13,7 @@ Nothing assumes that holders shrink along a chain. An engine may drop a block an
 the hole, and comes back whole when the block does.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 from math import inf
@@ -226,6 +226,19 @@ class BlockIndex:
                 released_bytes += stop - start
         self._tree.settle()
         return released_bytes // HASH_BYTES
+
+    def known(self, hashes: bytes) -> int:
+        """How many blocks of a chain, from the root, are known."""
+        return self._tree.follow(self._tree.root, 0, hashes)[1] // HASH_BYTES
+
+    def cool(self, block: int) -> None:
+        """Make the run of a block the coldest: the first to be given up. Does nothing for an unknown block."""
+        if (run := self._tree.where.get(block)) is not None:
+            run.warm_s = -inf
+
+    def tell_gone(self, gone: Callable[[Sequence[int]], None]) -> None:
+        """Tell `gone` of blocks that are not known any more, whenever some go."""
+        self._tree.gone = gone
 
     def drop_coldest(self, blocks: int) -> tuple[set[int], int]:
         """Forget at least so many blocks, or as many as nobody has a claim on (kvindex/limit.py). Returns them, and who

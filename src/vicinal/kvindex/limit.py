@@ -7,6 +7,8 @@ inferred of an endpoint goes when some of its blocks do. What is given up is sti
 request happens to come there, and a later removal of it is one of an unknown name.
 """
 
+from collections.abc import Callable
+
 from vicinal.kvindex.engine_blocks import EngineBlocks, Oddity
 from vicinal.kvindex.inferred import InferredBlocks
 from vicinal.kvindex.run import slots_of
@@ -19,9 +21,13 @@ SHARE = 0.1
 
 
 class Limit:
-    """Keeps an index at `blocks_max` blocks or less; claimed ones may exceed it."""
+    """Keeps an index at `blocks_max` blocks or less; claimed ones may exceed it.
+
+    `before` is called before any are given up: whoever wants some to go first makes those cold (`BlockIndex.cool`).
+    """
 
     def __init__(self, engines: EngineBlocks, inferred: InferredBlocks, blocks_max: int = BLOCKS_MAX) -> None:
+        self.before: Callable[[], None] | None = None
         self._engines = engines
         self._inferred = inferred
         self._blocks_max = blocks_max
@@ -32,6 +38,8 @@ class Limit:
         index = self._engines.index
         if len(index) <= self._look_at:
             return 0
+        if self.before is not None:
+            self.before()
         share = int(self._blocks_max * SHARE)
         given_up, holders = index.drop_coldest(len(index) - self._blocks_max + share)
         full = len(index) > self._blocks_max  # of claimed blocks: no use in looking again at once

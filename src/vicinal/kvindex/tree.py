@@ -8,7 +8,7 @@ A block that nobody holds stays while something below it is held or filling: its
 it may come back. Memory is therefore bounded by what engines hold and the paths to it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from vicinal.domain.request import HASH_BYTES
 from vicinal.kvindex.hashing import ROOT, unpack
@@ -19,11 +19,13 @@ Stretch = tuple[Run, int, int]
 
 
 class RunTree:
-    """`where` finds the run of every known block. Offsets are in bytes of packed hashes, multiples of 8."""
+    """`where` finds the run of every known block. Offsets are in bytes of packed hashes, multiples of 8. `gone` is told
+    of blocks that are known no longer."""
 
     def __init__(self, run_blocks_max: int) -> None:
         self.root = Run(b"")
         self.where: dict[int, Run] = {}
+        self.gone: Callable[[Sequence[int]], None] | None = None
         self.run_bytes_max = run_blocks_max * HASH_BYTES
         self._disturbed: list[Run] = []
 
@@ -131,8 +133,7 @@ class RunTree:
 
     def trim(self, run: Run, start: int) -> None:
         """Take the blocks from `start` on off a childless run for good; nothing needs them."""
-        for block in unpack(run.hashes[start:]):
-            del self.where[block]
+        self._forget(unpack(run.hashes[start:]))
         if start:
             run.hashes, run.names = run.hashes[:start], run.names[:start]
             self._disturbed.append(run)
@@ -164,8 +165,7 @@ class RunTree:
         parent = run.parent
         while parent is not None and run.idle and not run.children:
             del parent.children[run.first]
-            for block in unpack(run.hashes):
-                del self.where[block]
+            self._forget(unpack(run.hashes))
             run.parent = None
             run, parent = parent, parent.parent
         return run
@@ -219,6 +219,12 @@ class RunTree:
             self._own(tail, tail.hashes)
         self._disturbed += (head, tail)
         return head, tail
+
+    def _forget(self, blocks: Sequence[int]) -> None:
+        for block in blocks:
+            del self.where[block]
+        if self.gone is not None:
+            self.gone(blocks)
 
     def _own(self, run: Run, hashes: bytes) -> None:
         self.where.update(dict.fromkeys(unpack(hashes), run))

@@ -57,3 +57,8 @@ class Rules:
         """The limit of a rate."""
         limit: float | None = getattr(self, quota.value)
         return limit
+
+    @property
+    def keeps_limited(self) -> bool:
+        """There is a limit to what its requests make engines keep."""
+        return not (self.kept_blocks_max is None and self.kept_block_groups_max is None)
