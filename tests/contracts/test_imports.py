@@ -35,7 +35,7 @@ def test_all_contracts_are_kept() -> None:
     [
         ("domain/ids.py", "import vicinal.topology.graph"),
         ("topology/graph.py", "import vicinal.kvindex.index"),
-        ("scheduler/holding.py", "import time"),
+        ("scheduler/turns.py", "import time"),
         ("cost/price.py", "import random"),
         ("engines/vllm/events.py", "import socket"),
         ("emulator/clock.py", "import vicinal.gateway.app"),

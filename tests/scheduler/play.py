@@ -145,4 +145,4 @@ def idle(play: Play) -> bool:
     index = scheduler.state.index
     expected = any(run.filling for run in index._tree.runs())
     quiet = not any(owned) and all(np.allclose(figures, 0.0, atol=1e-6) for figures in sums)
-    return quiet and not scheduler.requests and not len(scheduler.holding) and not expected
+    return quiet and not scheduler.requests and not len(scheduler.turns.flow) and not expected

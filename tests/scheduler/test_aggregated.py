@@ -1,5 +1,6 @@
 """Engines that hand nothing off serve whole requests only; a scheduler that does not explain decides the same."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_the_named_alternatives_are_local_plans() -> None:
 
 @pytest.mark.mission("C6")
 def test_waiting_makes_prefill_dearer_without_a_prefill_pool_too() -> None:
-    play = Play(engines(2))
+    play = Play(engines(2), settings=SchedulerSettings(saturated_s=math.inf))
     prices = [
         only(Record, play.arrive(request(f"q{n}", 16_000), 0.01)).decision.prefill_price_s_per_s for n in range(8)
     ]

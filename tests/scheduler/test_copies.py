@@ -139,7 +139,7 @@ def test_a_copy_takes_no_room_that_requests_wait_for() -> None:
     play.stored("r1-p1", PREFIX)
     for n in range(5):
         play.arrive(request(f"q{n}"))
-    assert len(play.scheduler.holding) == 1
+    assert len(play.scheduler.turns.flow) == 1
     outcome = only(Answer, play.arrive(copy("c", "r1-p2"))).outcome
     assert outcome.ending is Ending.NO_ENDPOINT
     assert "1 requests wait for room" in outcome.reason

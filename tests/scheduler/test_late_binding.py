@@ -85,7 +85,7 @@ def test_work_that_is_under_way_is_placed_even_where_it_must_wait() -> None:
     play.arrive(request("a"))
     play.arrive(request("b"))
     play.prefilled("a", 0.5)
-    assert "b" in play.scheduler.holding or "b" in play.scheduler.requests
+    assert "b" in play.scheduler.turns.flow or "b" in play.scheduler.requests
     play.gone("b")
 
     full = Play(racks(1, 1, 1))

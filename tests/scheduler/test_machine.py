@@ -97,7 +97,9 @@ class Interleavings(RuleBasedStateMachine):
         assert all(count == 1 for count in self.endings.values())
         alarm = self.play.scheduler.next_alarm()
         scheduler = self.play.scheduler
-        quiet = len(scheduler.holding) == 0 and scheduler.unseen.next_s() is None and scheduler.blame.next_s() is None
+        quiet = (
+            len(scheduler.turns.flow) == 0 and scheduler.unseen.next_s() is None and scheduler.blame.next_s() is None
+        )
         assert (alarm is None) == quiet
 
     @rule(

@@ -26,6 +26,8 @@ from vicinal.enginemodel.engine import Engine
 from vicinal.enginemodel.fit import Fit
 from vicinal.enginemodel.flows import Network
 from vicinal.enginemodel.spec import EngineSpec
+from vicinal.flow.lanes import LaneRule
+from vicinal.flow.made import FlowSettings
 from vicinal.policies.registry import policy
 from vicinal.scheduler.scheduler import Scheduler
 from vicinal.scheduler.settings import SchedulerSettings
@@ -166,7 +168,13 @@ def build(
         CostModel(lambda _: fit),
         rule,
         system.dice(),
-        SchedulerSettings(hold_s_max=inf, held_max=system.held_max, explain=False),
+        SchedulerSettings(
+            hold_s_max=inf,
+            held_max=system.held_max,
+            saturated_s=inf,
+            explain=False,
+            flow=FlowSettings(lanes=LaneRule(long_share=1.0)),
+        ),
     )
 
     def make_engine(endpoint: Endpoint) -> Engine:

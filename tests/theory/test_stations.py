@@ -36,7 +36,7 @@ class Watched(Scheduler):
     def handle(self, event, now):
         effects = super().handle(event, now)
         if isinstance(event, EndpointReported):
-            self.seen.reports.append((event.report, len(self.holding)))
+            self.seen.reports.append((event.report, len(self.turns.flow)))
         self.seen.sent += [(now, effect.endpoint) for effect in effects if isinstance(effect, Dispatch)]
         return effects
 

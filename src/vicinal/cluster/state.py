@@ -192,7 +192,7 @@ class ClusterState:
             known = self.freshness.known(ages_s)
             usable = heard.answering & known
             blocks = fleet.kv_blocks - fleet.kv_blocks * self.freshness.hbm_margin_share(ages_s)
-        wait_s = ledger.wait_s(now)
+        wait_s = own_wait_s = ledger.wait_s(now)
         sequences = ledger.decode_count + ledger.pencilled_count
         context_tokens = ledger.decode_context_tokens + ledger.pencilled_context_tokens
         if not heard.no_strangers:
@@ -205,6 +205,7 @@ class ClusterState:
             known=known,
             usable=usable,
             wait_prefill_s=wait_s,
+            own_wait_prefill_s=own_wait_s,
             outstanding_prefill_tokens=ledger.prefill_tokens,
             outstanding_decode_tokens=ledger.decode_tokens,
             prefill_count=ledger.prefill_count,

@@ -17,7 +17,7 @@ class View(Struct, frozen=True):
     """Per slot unless said otherwise.
 
     `known`: its last report is not Unknown. `usable`: known, active and reachable.
-    `wait_prefill_s`: until new prefill work would begin.
+    `wait_prefill_s`: until new prefill work would begin, and `own_wait_prefill_s` because of our own work alone.
     `decode_sequences` and `decode_context_tokens`: the batch that a newcomer would join, pencilled ones and strangers
     included. `free_blocks`: HBM that can be promised, after reservations, strangers and the safety margin.
     `outstanding_*_tokens`: predicted tokens not done yet, by phase: the measure of "the emptiest GPU".
@@ -33,6 +33,7 @@ class View(Struct, frozen=True):
     known: NDArray[np.bool_]
     usable: NDArray[np.bool_]
     wait_prefill_s: Floats
+    own_wait_prefill_s: Floats
     outstanding_prefill_tokens: Floats
     outstanding_decode_tokens: Floats
     prefill_count: Floats

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from vicinal.config.access import Access
+from vicinal.config.flow import Flow
 from vicinal.config.kubernetes import Kubernetes
 from vicinal.config.schema import Count, Emulator, Model, Name, Port, Record, Scheduler, Server
 from vicinal.config.tenants import Tenant
@@ -186,6 +187,7 @@ class Config(Struct, frozen=True, kw_only=True):
     access: Access = Access()
     tls: Tls = Tls()
     scheduler: Scheduler = Scheduler()
+    flow: Flow = Flow()
     network: Network = Network()
     record: Record = Record()
     emulator: Emulator = Emulator()

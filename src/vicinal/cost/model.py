@@ -47,7 +47,8 @@ class Masks(Struct, frozen=True):
 
 class CostModel:
     """`profile` gives the fit of a named profile; it is asked when the fleet changes. `ends` says who may prefill in a
-    pair, and who may decode."""
+    pair, and who may decode. `held_s` is prefill work that waits in front of the fleet, in seconds for each endpoint
+    that prefills: it is in the same queue as what waits on them, as far as prices are concerned."""
 
     def __init__(self, profile: Callable[[str], Fit], ends: Ends = by_role) -> None:
         self._profile = profile
@@ -59,6 +60,7 @@ class CostModel:
         self.price = PrefillPrice()
         self.speeds = PathSpeeds()
         self.lag = LegLag()
+        self.held_s = 0.0
 
     def rebuild(self, fleet: Fleet, topology: Topology) -> None:
         """The fleet changed: look up fits and paths anew."""
@@ -104,11 +106,11 @@ class CostModel:
         self.price.observe(pool_wait_s, service_s, now)
 
     def _pool_wait_s(self, view: View) -> float:
-        """The mean wait over the endpoints that prefill by role and answer: a silent one has no queue that anybody
-        could join."""
+        """What is held, and the mean wait over the endpoints that prefill by role and answer: a silent one has no queue
+        that anybody could join."""
         slots = self.pools.queueing_slots
         waits_s = view.wait_prefill_s.take(slots)
-        return _mean(waits_s if view.all_usable else waits_s[view.usable.take(slots)])
+        return self.held_s + _mean(waits_s if view.all_usable else waits_s[view.usable.take(slots)])
 
     def table(
         self,
@@ -145,7 +147,7 @@ class CostModel:
                 pressure_s=None if view.pressure_s is None else view.pressure_s.take(slots),
             )
             network = self._network(view)
-        return Table(prefill, decode, network, request.service, self._objective_s(request), view, price, pool_wait_s)
+        return Table(prefill, decode, network, request.service, self.objective_s(request), view, price, pool_wait_s)
 
     def decode_table(
         self, request: Request, view: View, cached_blocks: NDArray[np.int32], masks: Masks, prefill_slot: int
@@ -185,7 +187,7 @@ class CostModel:
             ),
             same=positions(~paths.distinct[row]),
         )
-        return Table(prefill, decode, network, request.service, self._objective_s(request), view, price, pool_wait_s)
+        return Table(prefill, decode, network, request.service, self.objective_s(request), view, price, pool_wait_s)
 
     def _decode_side(
         self,
@@ -259,10 +261,14 @@ class CostModel:
             same_max=pools.same_max,
         )
 
-    def _objective_s(self, request: Request) -> float:
+    def objective_s(self, request: Request) -> float:
         """The larger of the class's floor and its factor times the best unloaded TTFT of this prompt."""
-        unloaded_s = min((fit.prefill_s(request.prompt_tokens, 0) for fit in self.pools.distinct_fits), default=0.0)
-        return request.service.ttft_objective_s(unloaded_s)
+        return request.service.ttft_objective_s(self.least_prefill_s(request, 0))
+
+    def least_prefill_s(self, request: Request, cached_tokens: int) -> float:
+        """Compute of the prompt on the fastest kind of endpoint, when it holds so much of it."""
+        fits = self.pools.distinct_fits
+        return min((fit.prefill_s(request.prompt_tokens, cached_tokens) for fit in fits), default=0.0)
 
 
 def _mean(values: Floats) -> float:

@@ -18,12 +18,13 @@ class Rule(StrEnum):
     UNREACHABLE = "unreachable"
     HEADROOM = "headroom"
     SEQUENCES = "sequences"
+    SATURATED = "saturated"
     UNINVOLVED = "uninvolved"
 
     @property
     def passing(self) -> bool:
         """True when waiting can cure it: requests finish and leave room, or an endpoint that failed reports again."""
-        return self in (Rule.UNREACHABLE, *FULL)
+        return self in (Rule.UNREACHABLE, Rule.SATURATED, *FULL)
 
 
 FULL = (Rule.HEADROOM, Rule.SEQUENCES)

@@ -5,6 +5,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.cluster.state import ClusterState
+from vicinal.cluster.view import View
 from vicinal.contracts.policy import Choice, Policy
 from vicinal.cost.model import CostModel
 from vicinal.cost.pairs import Ranking
@@ -15,6 +16,7 @@ from vicinal.domain.ids import EndpointId
 from vicinal.domain.plan import Leg
 from vicinal.domain.request import Request
 from vicinal.domain.tier import Tier
+from vicinal.flow.gate import all_saturated
 from vicinal.kvindex.match import Match
 from vicinal.scheduler.copying import as_copy
 from vicinal.scheduler.describing import RANKED, Chosen, Describer
@@ -49,6 +51,7 @@ class Cycle:
         self._policy = policy
         self._chance = chance
         self._local_prefill = settings.local_prefill
+        self._saturated_s = settings.saturated_s
         self._describer = Describer(state, policy.name, settings.explain)
 
     def plan(self, tracked: Tracked, queue_length: int, now: float) -> Placed | Filtered:
@@ -70,6 +73,9 @@ class Cycle:
             return self._choose_copy(request, out)
         if not out.can_serve:
             return out
+        limit_s = self._limit_s(out.view)
+        if all_saturated(out.entry, out.view, limit_s):
+            return out.saturated(limit_s)
         match = self._match(request)
         table = self._cost.table(request, view, match.expected, out.masks, _below(match))
         ranking = Ranking(table, RANKED)
@@ -117,6 +123,9 @@ class Cycle:
         bound = self._still_bound(table, tracked.plan.decode) if tracked.decode_bound else None
         choice = bound or self._policy.choose(request, table, ranking, self._chance)
         return Chosen(Leg.DECODE, table, match, roomy, ranking, choice)
+
+    def _limit_s(self, view: View) -> NDArray[np.float64]:
+        return np.full(len(view.fleet), self._saturated_s)
 
     def _match(self, request: Request) -> Match:
         return self._state.index.match(request.block_hashes, len(self._state.fleet))

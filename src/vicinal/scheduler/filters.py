@@ -1,7 +1,7 @@
 """Who may not serve a request, and why. Masks over slots; a reason per endpoint is made only when it is asked for."""
 
+import math
 from collections.abc import Iterator, Sequence
-from math import ceil
 
 import numpy as np
 from msgspec import Struct, structs
@@ -20,7 +20,7 @@ Mask = NDArray[np.bool_]
 class Filtered(Struct, frozen=True):
     """`rules` maps each rule that leaves somebody out to the slots that it leaves out; `out` is all of them together,
     None for nobody. `no_local` says who must not serve both phases, None for nobody but those who cannot decode.
-    `masks` is what follows for each role in a plan."""
+    `masks` is what follows for each role in a plan. `limit_s` is set where the rule `saturated` is in force."""
 
     masks: Masks
     rules: dict[Rule, Mask]
@@ -28,6 +28,7 @@ class Filtered(Struct, frozen=True):
     no_local: Mask | None
     request: Request
     view: View
+    limit_s: NDArray[np.float64] | None = None
 
     @property
     def can_serve(self) -> bool:
@@ -36,6 +37,21 @@ class Filtered(Struct, frozen=True):
         if pair and kinds:
             pair = any(_any_free(masks.prefill_blocked | ~k) and _any_free(masks.decode_blocked | ~k) for k in kinds)
         return pair or _any_free(masks.local_blocked)
+
+    @property
+    def entry(self) -> Mask:
+        """Where prefill work would be queued: on those who can prefill in a pair; where no pair can serve, on those who
+        can serve it whole."""
+        masks = self.masks
+        paired = ~masks.prefill_blocked
+        if _any_free(masks.prefill_blocked) and _any_free(masks.decode_blocked):
+            return paired
+        return ~masks.local_blocked
+
+    def saturated(self, limit_s: NDArray[np.float64]) -> "Filtered":
+        """The same, with all of its entry left out: each of them has work queued for its limit, in seconds per slot."""
+        rules = {**self.rules, Rule.SATURATED: self.entry}
+        return structs.replace(self, rules=rules, out=_joined(self.entry, self.out), limit_s=limit_s)
 
     def without_passing(self) -> "Filtered":
         """The same with the rules that waiting cures set aside."""
@@ -68,9 +84,51 @@ class Filtered(Struct, frozen=True):
                 for slot in mask.nonzero()[0].tolist():
                     if slot not in found and self.view.fleet.active[slot]:
                         endpoint = self.view.fleet.endpoints[slot]
-                        reason, cure = _words(rule, endpoint, slot, self.request, self.view)
+                        reason, cure = self._words(rule, endpoint, slot)
                         found[slot] = Verdict(endpoint.id, rule, reason, cure)
         return tuple(found[slot] for slot in sorted(found))
+
+    def _words(self, rule: Rule, endpoint: Endpoint, slot: int) -> tuple[str, str]:
+        request, view = self.request, self.view
+        tokens = request.prompt_tokens + request.expected_output_tokens * endpoint.role.decodes
+        match rule:
+            case Rule.MODEL:
+                return f"serves {endpoint.model}, not {request.model}", "an endpoint with that model"
+            case Rule.TOO_LONG:
+                room = min(endpoint.model_tokens_max, endpoint.kv_tokens)
+                least = max(tokens, request.prompt_tokens + 1)  # a model's length counts the answer wherever it is made
+                return f"{least} tokens do not fit its {room}", "a shorter prompt"
+            case Rule.PARTNER:
+                return (
+                    f"hands off by {endpoint.hand_off}, and nobody is there to go with it",
+                    "an endpoint of that kind",
+                )
+            case Rule.UNHEALTHY:
+                age_s = view.report_age_s[slot]
+                if np.isinf(age_s):
+                    return "has never reported", "its first report"
+                return f"has not reported for {age_s:.1f} s", "a new report"
+            case Rule.TRIED:
+                return "failed this request already", "another endpoint"
+            case Rule.UNREACHABLE:
+                return "does not answer", "a new report"
+            case Rule.HEADROOM:
+                free = max(0.0, float(view.free_blocks[slot]))
+                need = -(-tokens // endpoint.block_tokens)
+                return f"{need} blocks needed, {free:.0f} free", "a request that ends there"
+            case Rule.SEQUENCES:
+                return f"runs {view.decode_sequences[slot]:.0f} of {endpoint.sequences_max} sequences", "one that ends"
+            case Rule.SATURATED:
+                wait_s, limit_s = (
+                    view.own_wait_prefill_s[slot],
+                    math.inf if self.limit_s is None else self.limit_s[slot],
+                )
+                return f"has {wait_s:.2f} s of prefill queued, its limit is {limit_s:.2f} s", "its queue gets shorter"
+            case Rule.UNINVOLVED:
+                return (
+                    f"does not hold all {request.blocks} blocks, and the copy is not for it",
+                    "the rest of the prefix",
+                )
 
 
 def filtered(request: Request, view: View, tried: set[EndpointId], local_allowed: bool) -> Filtered:
@@ -100,7 +158,7 @@ def _looked_at(request: Request, view: View, tried: set[EndpointId]) -> Iterator
         yield Rule.TRIED, _tried(view, tried)
     if not view.all_usable:
         yield Rule.UNREACHABLE, ~view.usable
-    if ceil(most_tokens / fleet.block_tokens_min) > np.minimum.reduce(view.free_blocks, initial=np.inf):
+    if math.ceil(most_tokens / fleet.block_tokens_min) > np.minimum.reduce(view.free_blocks, initial=np.inf):
         # An endpoint that is empty takes whatever fits it at all: no request that ends there would make more room.
         lacking = np.ceil(_tokens(request, view) / fleet.block_tokens) > view.free_blocks
         yield Rule.HEADROOM, lacking & (view.blocks_in_use > 0)
@@ -137,33 +195,3 @@ def _tried(view: View, tried: set[EndpointId]) -> Mask:
     mask = np.zeros(len(view.fleet), dtype=bool)
     mask[[view.fleet.slots[endpoint] for endpoint in tried if endpoint in view.fleet.slots]] = True
     return mask
-
-
-def _words(rule: Rule, endpoint: Endpoint, slot: int, request: Request, view: View) -> tuple[str, str]:
-    tokens = request.prompt_tokens + request.expected_output_tokens * endpoint.role.decodes
-    match rule:
-        case Rule.MODEL:
-            return f"serves {endpoint.model}, not {request.model}", "an endpoint with that model"
-        case Rule.TOO_LONG:
-            room = min(endpoint.model_tokens_max, endpoint.kv_tokens)
-            least = max(tokens, request.prompt_tokens + 1)  # a model's length counts the answer wherever it is made
-            return f"{least} tokens do not fit its {room}", "a shorter prompt"
-        case Rule.PARTNER:
-            return f"hands off by {endpoint.hand_off}, and nobody is there to go with it", "an endpoint of that kind"
-        case Rule.UNHEALTHY:
-            age_s = view.report_age_s[slot]
-            if np.isinf(age_s):
-                return "has never reported", "its first report"
-            return f"has not reported for {age_s:.1f} s", "a new report"
-        case Rule.TRIED:
-            return "failed this request already", "another endpoint"
-        case Rule.UNREACHABLE:
-            return "does not answer", "a new report"
-        case Rule.HEADROOM:
-            free = max(0.0, float(view.free_blocks[slot]))
-            need = -(-tokens // endpoint.block_tokens)
-            return f"{need} blocks needed, {free:.0f} free", "a request that ends there"
-        case Rule.SEQUENCES:
-            return f"runs {view.decode_sequences[slot]:.0f} of {endpoint.sequences_max} sequences", "one that ends"
-        case Rule.UNINVOLVED:
-            return f"does not hold all {request.blocks} blocks, and the copy is not for it", "the rest of the prefix"

@@ -5,14 +5,17 @@ from vicinal.domain.verdict import Rule
 from vicinal.scheduler.filters import Filtered
 
 
-def refusal(out: Filtered, retry_after_s: float) -> Outcome | None:
-    """The outcome, or None when waiting can cure it and the request is to be held.
+def passes(out: Filtered) -> bool:
+    """Waiting can cure it."""
+    return out.without_passing().can_serve
+
+
+def refusal(out: Filtered, retry_after_s: float) -> Outcome:
+    """The outcome where waiting cures nothing.
 
     Asked from the most curable reason to the most permanent one: if one endpoint is merely full, the request waits for
     it; a prompt is too long only when it is so for those that do not answer, too.
     """
-    if out.without_passing().can_serve:
-        return None
     fleet = out.view.fleet
     if fleet.active.any() and not fleet.of_model(out.request.model).any():
         return Outcome(Ending.UNKNOWN_MODEL, f"no endpoint serves {out.request.model}")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from vicinal.cluster.state import ClusterState
+from vicinal.contracts.flow import Waiting
 from vicinal.contracts.policy import Policy
 from vicinal.cost.model import USUAL_PROMPT_TOKENS, CostModel
 from vicinal.domain.chance import Stream
@@ -40,14 +41,14 @@ from vicinal.scheduler.blame import Blame
 from vicinal.scheduler.copying import copy_refusal
 from vicinal.scheduler.cycle import Cycle, Placed
 from vicinal.scheduler.doubts import Doubts
-from vicinal.scheduler.holding import Holding
 from vicinal.scheduler.observing import observation, term
-from vicinal.scheduler.refusal import refusal
+from vicinal.scheduler.refusal import passes, refusal
 from vicinal.scheduler.reserving import Reservations
 from vicinal.scheduler.selfcheck import SelfCheck
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.scheduler.states import Move
 from vicinal.scheduler.tracked import Tracked
+from vicinal.scheduler.turns import Turns
 from vicinal.scheduler.unseen import UnseenTokens
 
 _UNANSWERED = (Ending.DONE, Ending.CANCELLED, Ending.ORPHANED)
@@ -70,7 +71,6 @@ class Scheduler:
         self.policy = policy
         self.settings = settings
         self.requests: dict[RequestId, Tracked] = {}
-        self.holding = Holding(settings.held_max, settings.hold_s_max)
         self.unseen = UnseenTokens()
         self.doubts = Doubts()
         self.blame = Blame(state, cost)
@@ -78,12 +78,13 @@ class Scheduler:
         self.reservations = Reservations(state, cost)
         self._chance = chance
         self.cycle = Cycle(state, cost, policy, chance, settings)
+        self.turns = Turns(state, cost, self.cycle, settings, self.requests)
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         """Take in one event at time `now`, in seconds on the driver's clock, which never goes back."""
         effects = self._apply(event, now)
-        if len(self.holding) and not isinstance(event, RequestArrived | BlocksStored | BlocksRemoved | BlocksCleared):
-            effects += self._retry_held(now)
+        if len(self.turns.flow) and not isinstance(event, BlocksStored | BlocksRemoved | BlocksCleared):
+            effects += self._take_turns(now)
         return effects
 
     def _apply(self, event: Event, now: float) -> list[Effect]:
@@ -118,9 +119,9 @@ class Scheduler:
                 assert_never(event)
 
     def next_alarm(self) -> float | None:
-        """When `AlarmRang` is due: a held request's patience ends, a first token that nobody sees is expected, or a
-        pair that failed may be tried again."""
-        soonest_s = self.holding.next_deadline_s()
+        """When `AlarmRang` is due: a held request's patience ends, or a queue that it waits for is short enough; a
+        first token that nobody sees is expected; or a pair that failed may be tried again."""
+        soonest_s = self.turns.next_s()
         for at_s in (self.unseen.next_s(), self.blame.next_s()):
             if at_s is not None and (soonest_s is None or at_s < soonest_s):
                 soonest_s = at_s
@@ -166,29 +167,31 @@ class Scheduler:
             return [Answer(request.id, Outcome(Ending.REJECTED, f"request id {request.id} is in use"))]
         tracked = Tracked(request, arrived_s=now)
         self.requests[request.id] = tracked
-        if not len(self.holding):
-            return self._place(tracked, now)
-        if request.copy_to is None:
+        held = len(self.turns.flow)
+        if request.copy_to is not None and held:
+            outcome = Outcome(Ending.NO_ENDPOINT, f"{held} requests wait for room, which a copy would take")
+            return self._end(tracked, Move.SHED, outcome, None, now)
+        if self.turns.flow.waiting_for(request.model):
             return self._hold(tracked, now)
-        outcome = Outcome(Ending.NO_ENDPOINT, f"{len(self.holding)} requests wait for room, which a copy would take")
-        return self._end(tracked, Move.SHED, outcome, None, now)
+        return self._place(tracked, now)
 
     def _place(self, tracked: Tracked, now: float) -> list[Effect]:
         """Plan and send off; or hold, or refuse."""
-        placed = self.cycle.plan(tracked, len(self.holding), now)
-        if not isinstance(placed, Placed):
-            copy = tracked.request.copy_to is not None
-            outcome = copy_refusal(placed) if copy else refusal(placed, self._retry_after_s())
-            if outcome is None:
-                return self._hold(tracked, now)
-            return self._end(tracked, Move.SHED, outcome, None, now)
-        return self._send(tracked, placed, now)
+        placed = self.turns.at_once(tracked, now)
+        if isinstance(placed, Placed):
+            return self._send(tracked, placed, now)
+        if placed is not None and tracked.request.copy_to is not None:
+            return self._end(tracked, Move.SHED, copy_refusal(placed), None, now)
+        if placed is None or passes(placed):
+            return self._hold(tracked, now)
+        return self._end(tracked, Move.SHED, refusal(placed, self._retry_after_s()), None, now)
 
     def _send(self, tracked: Tracked, placed: Placed, now: float) -> list[Effect]:
         decision = placed.decision
         plan = decision.chosen.plan
         tracked.move(Move.PLAN)
         tracked.begin(decision, placed.decode_bound, placed.concurrent, now)
+        self.turns.sent(tracked, placed)
         self.selfcheck.promise(tracked, placed.prefill_slot, placed.ready_blocks)
         self.reservations.plan(tracked, placed, now)
         tracked.move(Move.DISPATCH)
@@ -216,7 +219,7 @@ class Scheduler:
             tracked.move(Move.FIRST_TOKEN)  # the token that the prefill made is the whole answer
             tracked.first_token_s = now
             return [*warnings]
-        placed = self.cycle.plan_decode(tracked, len(self.holding), now)
+        placed = self.cycle.plan_decode(tracked, len(self.turns.flow), now)
         if not isinstance(placed, Placed):
             reason = "the prefill is done, but no endpoint can take its KV"
             return [*warnings, Cancel(tracked.id, tracked.attempt), *self._try_again(tracked, reason, now)]
@@ -315,48 +318,40 @@ class Scheduler:
         return self._end(tracked, Move.ORPHAN, Outcome(Ending.ORPHANED, "its relay is gone"), None, now)
 
     def _hold(self, tracked: Tracked, now: float) -> list[Effect]:
-        if self.holding.full:
-            outcome = Outcome(
-                Ending.QUEUE_FULL, f"{len(self.holding)} requests are held already", self._retry_after_s()
-            )
-            return self._end(tracked, Move.SHED, outcome, None, now)
         tracked.move(Move.HOLD)
         tracked.held_since_s = now
-        self.holding.add(tracked.id, now)
-        return []
+        displaced = self.turns.wait(tracked, now)
+        if displaced is None:
+            return []
+        reason = f"{len(self.turns.flow) - 1} requests are held already"
+        return self._shed(displaced, Outcome(Ending.QUEUE_FULL, reason, self._retry_after_s()), now)
 
-    def _retry_held(self, now: float) -> list[Effect]:
-        """Something may have freed room: place held requests, oldest first, until one must go on waiting."""
+    def _take_turns(self, now: float) -> list[Effect]:
+        """Something may have made room: place those whose turn it is until somebody has to go on waiting."""
         effects: list[Effect] = []
-        while (request_id := self.holding.first()) is not None:
-            tracked = self.requests[request_id]
-            placed = self.cycle.plan(tracked, len(self.holding), now)
+        for tracked, placed in self.turns.taken(now):
             if isinstance(placed, Placed):
                 self._unhold(tracked, now)
                 effects += self._send(tracked, placed, now)
-                continue
-            outcome = refusal(placed, self._retry_after_s())
-            if outcome is None:
-                break
-            self._unhold(tracked, now)
-            effects += self._end(tracked, Move.SHED, outcome, None, now)
+            else:
+                effects += self._end(tracked, Move.SHED, refusal(placed, self._retry_after_s()), None, now)
         return effects
 
     def _refuse_expired(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        for request_id in self.holding.expired(now):
-            tracked = self.requests[request_id]
-            self._unhold(tracked, now)
-            reason = f"no endpoint that answers had room within {tracked.held_s:.1f} s"
-            outcome = Outcome(Ending.WAITED_TOO_LONG, reason, self._retry_after_s())
-            effects += self._end(tracked, Move.SHED, outcome, None, now)
+        for waiting in self.turns.flow.expired(now):
+            held_s = self.requests[waiting.request.id].held_until(now)
+            reason = f"no endpoint that answers had room within {held_s:.1f} s"
+            effects += self._shed(waiting, Outcome(Ending.WAITED_TOO_LONG, reason, self._retry_after_s()), now)
         return effects
 
+    def _shed(self, waiting: Waiting, outcome: Outcome, now: float) -> list[Effect]:
+        return self._end(self.requests[waiting.request.id], Move.SHED, outcome, None, now)
+
     def _unhold(self, tracked: Tracked, now: float) -> None:
-        self.holding.remove(tracked.id)
-        if tracked.held_since_s is not None:
-            tracked.held_s += now - tracked.held_since_s
-            tracked.held_since_s = None
+        self.turns.leave(tracked.id)
+        tracked.held_s = tracked.held_until(now)
+        tracked.held_since_s = None
 
     def _end(
         self, tracked: Tracked, move: Move, outcome: Outcome, output_tokens: int | None, now: float
@@ -366,6 +361,7 @@ class Scheduler:
         tracked.move(move)
         self.unseen.forget(tracked.id)
         self.selfcheck.pull_ended(tracked)
+        self.turns.answered(tracked, output_tokens)
         self.reservations.release(tracked, now)
         del self.requests[tracked.id]
         effects: list[Effect] = []

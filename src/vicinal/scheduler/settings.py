@@ -1,11 +1,14 @@
 """How the scheduler is set up: plain numbers, in one place."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from vicinal.flow.made import FlowSettings
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """`attempts_max` counts the first. A held request is refused after `hold_s_max`; at most `held_max` are held.
+    """`attempts_max` counts the first. A held request is refused after `hold_s_max`, where its class says nothing else;
+    at most `held_max` are held. An endpoint is saturated when prefill work would wait there for `saturated_s`.
 
     A refused client is told to come back after `retry_after_s` and up to `retry_spread_s` more, drawn for each.
     Without `explain` a decision says which row was taken and nothing of the others: a simulation of many requests needs
@@ -15,7 +18,9 @@ class SchedulerSettings:
     attempts_max: int = 3
     hold_s_max: float = 30.0
     held_max: int = 4096
+    saturated_s: float = 1.0
     retry_after_s: float = 1.0
     retry_spread_s: float = 4.0
     local_prefill: bool = True
     explain: bool = True
+    flow: FlowSettings = field(default_factory=FlowSettings)

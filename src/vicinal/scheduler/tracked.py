@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from vicinal.domain.decision import Decision
 from vicinal.domain.ids import EndpointId, RequestId
+from vicinal.domain.lane import Lane
 from vicinal.domain.plan import Leg, Plan
 from vicinal.domain.request import Request
 from vicinal.domain.reuse import Reuse
@@ -38,6 +39,7 @@ class Tracked:
 
     `leg` is None while nothing is under way. `first_decision` is the plan that began the attempt, `decision` the last
     one made in it. `expected` lists the slots on which the index counts this request's blocks as filling.
+    `lane` is None until it matters; `aged` says that it took a turn of a higher band.
     `concurrent`: both legs left together; `leg` is then the decoding one, and `prefill_done_s` tells of the other.
     `pulling` is the plan whose decode endpoint has yet to pull what the plan says it lacks.
     """
@@ -48,6 +50,8 @@ class Tracked:
     tried: set[EndpointId] = field(default_factory=set)
     held_since_s: float | None = None
     held_s: float = 0.0
+    lane: Lane | None = None
+    aged: bool = False
     first_token_s: float | None = None
     attempt: int = 0
     plan: Plan | None = None
@@ -74,6 +78,10 @@ class Tracked:
 
     def move(self, move: Move) -> None:
         self.state = after(self.state, move)
+
+    def held_until(self, now: float) -> float:
+        """Seconds that it has been held in all."""
+        return self.held_s + (0.0 if self.held_since_s is None else now - self.held_since_s)
 
     @property
     def prefilling(self) -> bool:

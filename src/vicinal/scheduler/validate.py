@@ -29,7 +29,7 @@ def validate(scheduler: Scheduler) -> None:
     for tracked in requests.values():
         if tracked.state.final:
             raise BrokenInvariantError(f"{tracked.id} is {tracked.state} and still tracked")
-        if (tracked.state is State.HELD) != (tracked.id in scheduler.holding):
+        if (tracked.state is State.HELD) != (tracked.id in scheduler.turns.flow):
             raise BrokenInvariantError(f"{tracked.id} is {tracked.state}, which the queue of held requests contradicts")
         if tracked.state is State.HELD and tracked.expected:
             raise BrokenInvariantError(f"{tracked.id} is held and has blocks on their way")

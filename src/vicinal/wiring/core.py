@@ -6,8 +6,11 @@ from vicinal.cluster.freshness import FreshnessRule
 from vicinal.cluster.state import ClusterState
 from vicinal.config.cluster import endpoints, tree_network
 from vicinal.config.fleet import Config
+from vicinal.config.flow import Flow
 from vicinal.cost.model import CostModel
 from vicinal.enginemodel.profiles import profile
+from vicinal.flow.lanes import LaneRule
+from vicinal.flow.made import FlowSettings
 from vicinal.policies.registry import policy
 from vicinal.scheduler.scheduler import Scheduler
 from vicinal.scheduler.settings import SchedulerSettings
@@ -45,6 +48,20 @@ def make_scheduler(config: Config, heartbeat_s: float, *, explain: bool = True) 
             attempts_max=settings.attempts_max,
             hold_s_max=settings.hold_s_max,
             held_max=settings.queue_max,
+            saturated_s=config.flow.saturated_s,
             explain=explain,
+            flow=_flow(config.flow),
         ),
+    )
+
+
+def _flow(flow: Flow) -> FlowSettings:
+    return FlowSettings(
+        fairness=flow.fairness,
+        ordering=flow.ordering,
+        deficit_tokens=flow.deficit_tokens,
+        aging_rate=flow.aging_rate,
+        aged_share=flow.aged_share,
+        aged_after=flow.aged_after,
+        lanes=LaneRule(flow.long_prefill_s, flow.long_factor, flow.long_share),
     )

@@ -20,7 +20,7 @@ def shown_state(scheduler: Scheduler, fleet: Iterable[Endpoint], now: float) -> 
     return {
         "policy": scheduler.policy.name,
         "requests": len(scheduler.requests),
-        "held": len(scheduler.holding),
+        "held": len(scheduler.turns.flow),
         "prefill_price_s_per_s": scheduler.cost.posted_price(view),
         "blocks_known": len(state.index),
         "pairs_avoided": scheduler.blame.pairs.avoided(),

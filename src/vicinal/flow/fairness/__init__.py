@@ -1,0 +1,1 @@
+"""How the tenants of a band share its turns."""

@@ -1,0 +1,1 @@
+"""The order of one tenant's requests within a band and lane."""

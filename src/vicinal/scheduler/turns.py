@@ -1,0 +1,157 @@
+"""Who waits for a turn, and who gets it when room may have been made."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from vicinal.cluster.state import ClusterState
+from vicinal.contracts.flow import Waiting
+from vicinal.cost.model import CostModel
+from vicinal.domain.ids import ModelId, RequestId
+from vicinal.domain.lane import Lane
+from vicinal.domain.request import Request
+from vicinal.domain.verdict import Rule
+from vicinal.flow.closed import Closed
+from vicinal.flow.gate import opens_s
+from vicinal.flow.made import make_flow
+from vicinal.scheduler.cycle import Cycle, Placed
+from vicinal.scheduler.filters import Filtered
+from vicinal.scheduler.refusal import passes
+from vicinal.scheduler.settings import SchedulerSettings
+from vicinal.scheduler.tracked import Tracked
+
+
+class Turns:
+    """`requests` are all that are tracked. A request waits here from `wait` until `leave`."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        cost: CostModel,
+        cycle: Cycle,
+        settings: SchedulerSettings,
+        requests: Mapping[RequestId, Tracked],
+    ) -> None:
+        self.flow = make_flow(settings.flow, settings.held_max, self._reusable_tokens)
+        self._state = state
+        self._cost = cost
+        self._cycle = cycle
+        self._lanes = settings.flow.lanes
+        self._hold_s_max = settings.hold_s_max
+        self._requests = requests
+        self._long: dict[RequestId, ModelId] = {}
+        self._opens_s: float | None = None
+
+    def at_once(self, tracked: Tracked, now: float) -> Placed | Filtered | None:
+        """A place for a request in front of which nobody waits. None: it is a long one, and enough of those run."""
+        request = tracked.request
+        if self.lane(tracked) is Lane.LONG and self._enough_long(request.model, now):
+            return None
+        return self._plan(tracked, now)
+
+    def lane(self, tracked: Tracked) -> Lane:
+        """Which lane it takes; decided when it is first asked for, with what is known of its prefix then."""
+        if tracked.lane is None:
+            request, mean_s = tracked.request, self._cost.price.mean_service_s
+            tracked.lane = self._lanes.of(self._cost.least_prefill_s(request, 0), mean_s)
+            if tracked.lane is Lane.LONG:
+                tracked.lane = self._lanes.of(self._prefill_s(request), mean_s)
+        return tracked.lane
+
+    def wait(self, tracked: Tracked, now: float) -> Waiting | None:
+        """It waits from now on. Returns whoever has no place in the queue any more: another, or itself."""
+        request, service = tracked.request, tracked.request.service
+        return self.flow.add(
+            Waiting(
+                request,
+                self.lane(tracked),
+                self._prefill_s(request),
+                tracked.arrived_s,
+                tracked.arrived_s + self._cost.objective_s(request),
+                now + (self._hold_s_max if service.wait_s_max is None else service.wait_s_max),
+            )
+        )
+
+    def leave(self, request_id: RequestId) -> None:
+        """It waits no longer, for whatever reason. Does nothing for one that does not wait."""
+        self.flow.remove(request_id)
+
+    def taken(self, now: float) -> Iterator[tuple[Tracked, Placed | Filtered]]:
+        """Whose turn it is, one after the other: with a place, or with what refuses it for good. Each must have been
+        dealt with, and have left, before the next is asked for."""
+        self._opens_s = None
+        for model in [model for model, queue in self.flow.models.items() if len(queue)]:
+            yield from self._taken_of(model, now)
+
+    def _taken_of(self, model: ModelId, now: float) -> Iterator[tuple[Tracked, Placed | Filtered]]:
+        closed = Closed()
+        while True:
+            if not closed.lane(Lane.LONG) and self._enough_long(model, now):
+                closed.close_lane(Lane.LONG)
+            turn = self.flow.next(model, closed, now)
+            if turn is None:
+                return
+            waiting = turn.waiting
+            tracked = self._requests[waiting.request.id]
+            tracked.aged = turn.aged
+            out = self._plan(tracked, now)
+            if isinstance(out, Placed) or not passes(out):
+                yield tracked, out
+            elif Rule.SATURATED in out.rules:
+                closed.close_pool(waiting.pool, Lane)
+                self._note_opening(out)
+            else:
+                closed.close_pool(waiting.pool, [waiting.lane])
+
+    def sent(self, tracked: Tracked, placed: Placed) -> None:
+        """It is sent off; the first time, that is service for its tenant."""
+        request = tracked.request
+        if tracked.lane is Lane.LONG:
+            self._long[request.id] = request.model
+        if tracked.attempt == 1 and request.copy_to is None:
+            cached_tokens = placed.decision.chosen.plan.cached_tokens
+            self.flow.sent(request, cached_tokens, placed.compute_s, aged=tracked.aged)
+
+    def answered(self, tracked: Tracked, output_tokens: int | None) -> None:
+        """It is over; None where nobody knows how long its answer was: then the prediction stands."""
+        if tracked.attempt and output_tokens is not None and tracked.request.copy_to is None:
+            self.flow.answered(tracked.request, output_tokens)
+
+    def next_s(self) -> float | None:
+        """When somebody has waited for too long, or a queue will be short enough."""
+        times = [at_s for at_s in (self.flow.next_deadline_s(), self._opens_s) if at_s is not None]
+        return min(times, default=None) if len(self.flow) else None
+
+    def _plan(self, tracked: Tracked, now: float) -> Placed | Filtered:
+        endpoints = len(self._cost.pools.queueing_slots)
+        self._cost.held_s = self.flow.prefill_s(tracked.request.model) / endpoints if endpoints else 0.0
+        return self._cycle.plan(tracked, len(self.flow), now)
+
+    def _note_opening(self, out: Filtered) -> None:
+        assert out.limit_s is not None
+        at_s = opens_s(out.rules[Rule.SATURATED], out.view, out.limit_s, self._state.ledger)
+        if at_s is not None:
+            self._opens_s = at_s if self._opens_s is None else min(self._opens_s, at_s)
+
+    def _enough_long(self, model: ModelId, now: float) -> bool:
+        """As many long prefills of this model are under way as may be."""
+        if not self._long:
+            return False
+        prefills = self._state.ledger.prefills
+        self._long = {request_id: of for request_id, of in self._long.items() if request_id in prefills}
+        running = sum(of == model for of in self._long.values())
+        if not running:
+            return False
+        fleet = self._state.fleet
+        able = self._state.view(now).usable & fleet.of_model(model) & (fleet.prefills | ~fleet.not_whole)
+        prefilling = np.count_nonzero(able & fleet.prefills) or np.count_nonzero(able)
+        return running >= self._lanes.long_max(int(prefilling))
+
+    def _prefill_s(self, request: Request) -> float:
+        return self._cost.least_prefill_s(request, self._reusable_tokens(request))
+
+    def _reusable_tokens(self, request: Request) -> int:
+        """Of its prompt, where most of it is, in whatever tier."""
+        match = self._state.index.match(request.block_hashes, len(self._state.fleet))
+        blocks = int(match.expected.max(initial=0))
+        return min(blocks * request.block_tokens, request.reusable_tokens_max)
