@@ -9,22 +9,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from vicinal.contracts.flow import Fairness, Ordering, Waiting
-from vicinal.domain.ids import ModelId, RequestId, TenantId
+from vicinal.domain.ids import ModelId, RequestId
 from vicinal.domain.request import Request
 from vicinal.flow.aging import AgedTurns
 from vicinal.flow.band_queue import BandQueue
 from vicinal.flow.closed import Closed
 from vicinal.flow.model_queue import ModelQueue, Turn
+from vicinal.flow.tenants import Tenants
 
 
 @dataclass(frozen=True, slots=True)
 class FlowRules:
-    """`queue_max` waits at most. `fairness` makes a new rule each time; `weight` is that of a tenant."""
+    """`queue_max` waits at most. `fairness` makes the rule of one band of a model."""
 
     queue_max: int
-    fairness: Callable[[], Fairness]
+    fairness: Callable[[ModelId], Fairness]
     ordering: Ordering
-    weight: Callable[[TenantId], float]
+    tenants: Tenants
     aged_share: float = 0.1
     aged_after: float = 0.25
 
@@ -68,16 +69,14 @@ class Flow:
         self._of(request.model).bands[request.band].add(waiting)
         if len(self._waiting) <= self._rules.queue_max:
             return None
-        _, band = max(
-            (
-                (name.rank, queue)
-                for model in self._models.values()
-                for name, queue in model.bands.items()
-                if len(queue)
-            ),
-            key=lambda each: (each[0], len(each[1])),
+        _, _, model, band = max(
+            (band.rank, len(queue), model, band)
+            for model, queues in self._models.items()
+            for band, queue in queues.bands.items()
+            if len(queue)
         )
-        return band.newest_of(band.largest(lambda tenant, number: number / self._rules.weight(tenant)))
+        lowest = self._models[model].bands[band]
+        return lowest.newest_of(lowest.largest(lambda tenant, held: held / self._rules.tenants.weight(tenant, model)))
 
     def remove(self, request_id: RequestId) -> Waiting | None:
         """None for a request that does not wait."""
@@ -127,5 +126,5 @@ class Flow:
     def _of(self, model: ModelId) -> ModelQueue:
         if model not in self._models:
             aging = AgedTurns(self._rules.aged_share, self._rules.aged_after)
-            self._models[model] = ModelQueue(self._rules.fairness, self._rules.ordering, aging)
+            self._models[model] = ModelQueue(lambda: self._rules.fairness(model), self._rules.ordering, aging)
         return self._models[model]

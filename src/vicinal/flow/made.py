@@ -1,11 +1,11 @@
 """Flow from plain words and numbers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vicinal.contracts.flow import Fairness, Ordering
-from vicinal.domain.ids import TenantId
+from vicinal.domain.ids import ModelId, TenantId
 from vicinal.domain.request import Request
 from vicinal.flow.fairness.locality import LocalityAware
 from vicinal.flow.fairness.none import NoFairness
@@ -15,6 +15,7 @@ from vicinal.flow.lanes import LaneRule
 from vicinal.flow.orderings.deadline import EarliestDeadline
 from vicinal.flow.orderings.fcfs import FirstCome
 from vicinal.flow.orderings.shortest import Shortest
+from vicinal.flow.tenants import Tenants
 
 
 class FairnessName(StrEnum):
@@ -31,7 +32,7 @@ class OrderingName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """`weights` of tenants that have another than 1. Counts and seconds as in `FlowRules` and `LaneRule`."""
+    """Counts and seconds as in `FlowRules` and `LaneRule`."""
 
     fairness: FairnessName = FairnessName.VTC
     ordering: OrderingName = OrderingName.FCFS
@@ -40,16 +41,17 @@ class FlowSettings:
     aged_share: float = 0.1
     aged_after: float = 0.25
     lanes: LaneRule = field(default_factory=LaneRule)
-    weights: Mapping[TenantId, float] = field(default_factory=dict)
 
 
-def make_flow(settings: FlowSettings, queue_max: int, reusable_tokens: Callable[[Request], int]) -> Flow:
+def make_flow(
+    settings: FlowSettings, queue_max: int, tenants: Tenants, reusable_tokens: Callable[[Request], int]
+) -> Flow:
     """`reusable_tokens` says how much of a prompt is there now, where most of it is."""
 
-    def weight(tenant: TenantId) -> float:
-        return settings.weights.get(tenant, 1.0)
+    def fairness(model: ModelId) -> Fairness:
+        def weight(tenant: TenantId) -> float:
+            return tenants.weight(tenant, model)
 
-    def fairness() -> Fairness:
         match settings.fairness:
             case FairnessName.VTC:
                 return VirtualTokens(weight)
@@ -58,8 +60,8 @@ def make_flow(settings: FlowSettings, queue_max: int, reusable_tokens: Callable[
             case FairnessName.NONE:
                 return NoFairness()
 
-    rules = FlowRules(queue_max, fairness, _ordering(settings), weight, settings.aged_share, settings.aged_after)
-    return Flow(rules)
+    ordering = _ordering(settings)
+    return Flow(FlowRules(queue_max, fairness, ordering, tenants, settings.aged_share, settings.aged_after))
 
 
 def _ordering(settings: FlowSettings) -> Ordering:

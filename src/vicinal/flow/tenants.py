@@ -30,6 +30,9 @@ class Tenants:
 
     def __init__(self, tenants: Sequence[Tenant] = ()) -> None:
         self.all = tuple(tenants)
+        self._reserving = {
+            tenant.name for tenant in tenants if tenant.reserved_endpoints or tenant.reserved_share > 0.0
+        }
         self._found = {(tenant.name, tenant.model): tenant for tenant in tenants}
 
     def of(self, name: TenantId, model: ModelId) -> Tenant | None:
@@ -47,3 +50,7 @@ class Tenants:
         """1 for a tenant of which nothing is said."""
         tenant = self.of(name, model)
         return 1.0 if tenant is None else tenant.weight
+
+    def reserves(self, name: TenantId) -> bool:
+        """It has places of its own, for some model."""
+        return name in self._reserving

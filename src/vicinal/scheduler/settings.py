@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from vicinal.flow.made import FlowSettings
+from vicinal.flow.tenants import Tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +25,4 @@ class SchedulerSettings:
     local_prefill: bool = True
     explain: bool = True
     flow: FlowSettings = field(default_factory=FlowSettings)
+    tenants: Tenants = field(default_factory=Tenants)

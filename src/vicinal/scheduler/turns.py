@@ -32,11 +32,12 @@ class Turns:
         settings: SchedulerSettings,
         requests: Mapping[RequestId, Tracked],
     ) -> None:
-        self.flow = make_flow(settings.flow, settings.held_max, self._reusable_tokens)
+        self.flow = make_flow(settings.flow, settings.held_max, settings.tenants, self._reusable_tokens)
         self._state = state
         self._cost = cost
         self._cycle = cycle
         self._lanes = settings.flow.lanes
+        self._tenants = settings.tenants
         self._hold_s_max = settings.hold_s_max
         self._requests = requests
         self._long: dict[RequestId, ModelId] = {}
@@ -69,6 +70,7 @@ class Turns:
                 tracked.arrived_s,
                 tracked.arrived_s + self._cost.objective_s(request),
                 now + (self._hold_s_max if service.wait_s_max is None else service.wait_s_max),
+                request.tenant if self._tenants.reserves(request.tenant) else "",
             )
         )
 

@@ -23,5 +23,5 @@ class NoFairness:
     def correct(self, request: Request, output_tokens: int) -> None:
         """Nothing is counted."""
 
-    def service(self, tenant: TenantId) -> float | None:  # noqa: ARG002 - not counted
+    def service(self, tenant: TenantId) -> float | None:
         return None

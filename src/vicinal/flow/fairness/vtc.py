@@ -32,7 +32,7 @@ class VirtualTokens:
     def pick(self, heads: Sequence[Waiting]) -> Waiting:
         return min(heads, key=lambda head: (self._counters.of(head.request.tenant), head.since_s))
 
-    def charge(self, request: Request, cached_tokens: int) -> None:  # noqa: ARG002 - a cached token counts like any
+    def charge(self, request: Request, cached_tokens: int) -> None:
         tokens = self.prompt_weight * request.prompt_tokens + self.output_weight * request.expected_output_tokens
         self._counters.add(request.tenant, tokens)
 
