@@ -36,7 +36,7 @@ def test_the_fleet_is_busy_steady_and_seeded() -> None:
         validate(fleet.scheduler)
         alive = fleet.scheduler.requests
         assert len(placed) / 10 < len(alive) < len(placed) / 2, "some of those that came are still there, most are not"
-        assert not len(fleet.scheduler.holding)
+        assert not len(fleet.scheduler.turns.flow)
         assert all(tracked.request.expected_output_tokens == OUTPUT_TOKENS for tracked in alive.values())
         return placed
 

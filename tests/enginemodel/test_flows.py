@@ -89,6 +89,23 @@ def test_a_flow_that_is_cancelled_before_it_begins_moved_nothing() -> None:
     assert net.bytes_by_level["same_rack"] == 0.0
 
 
+def test_a_flow_that_ends_while_another_is_dealt_with_is_still_news() -> None:
+    net = network([10.0], {(0, 1): (0,)})
+    net.start("a", 0, 1, 10.0, 0.0)
+    net.start("b", 0, 1, 10.0, 4.0)
+    assert net.next_event_s() == 4.0, "a ended at 1.5, and nobody was told"
+    assert finishes(net, 4.0) == {"a": LATENCY_S + 1.0}
+    assert net.next_event_s() == 4.0 + LATENCY_S
+
+
+def test_nobody_is_told_of_a_flow_that_is_cancelled_after_its_end() -> None:
+    net = network([10.0], {(0, 1): (0,)})
+    net.start("a", 0, 1, 10.0, 0.0)
+    net.start("b", 0, 1, 20.0, 0.0)
+    net.cancel("a", 100.0)
+    assert finishes(net) == {"b": LATENCY_S + 3.0}
+
+
 def test_flows_that_begin_at_one_moment_share_from_it() -> None:
     net = network([10.0], {(0, 1): (0,)})
     net.start("a", 0, 1, 10.0, 0.0)

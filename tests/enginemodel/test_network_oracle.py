@@ -70,6 +70,8 @@ def test_every_flow_ends_when_the_naive_twin_says(steps: list[Step], capacity: l
             victim = list(started)[step.which % len(started)]
             network.cancel(victim, now)
             naive.cancel(victim, now)
+            if victim not in seen:
+                naive.finished.pop(victim, None)  # it ended before, and nobody was told
         elif step.what in ("scale", "occupy"):
             share = Fraction(step.size % 5, 4)  # 0, a quarter, …, all
             (scale if step.what == "scale" else taken)[link] = share

@@ -211,10 +211,10 @@ class Interleavings(RuleBasedStateMachine):
     def alarm_rings(self) -> None:
         due = self.play.scheduler.next_alarm()
         if due is not None and due >= self.play.now:
-            holding = self.play.scheduler.holding
-            held, out_of_patience = holding.first(), holding.next_deadline_s() == due
+            holding = self.play.scheduler.turns.flow
+            overdue = [waiting.request.id for waiting in holding.expired(due)]
             self.take(self.play.alarm())
-            assert not out_of_patience or held not in holding
+            assert not any(request_id in holding for request_id in overdue)
 
     def teardown(self) -> None:
         if not hasattr(self, "play"):

@@ -89,8 +89,10 @@ class Network:
                 self._join(stripe)
 
     def cancel(self, flow_id: str, now: float) -> None:
-        """Stop a flow; what it has moved so far stays counted. Unknown flows are fine: it may just have finished."""
+        """Stop a flow; what it has moved so far stays counted. If it has just finished, nobody is told of that any more;
+        unknown flows are fine."""
         self._run(now)
+        self._finished = [flow for flow in self._finished if flow.id != flow_id]
         transfer = self._transfers.pop(flow_id, None)
         if transfer is not None:
             transfer.cancelled = True
@@ -117,7 +119,10 @@ class Network:
         return finished
 
     def next_event_s(self) -> float | None:
-        """When a flow begins or ends next without news; None when nothing will."""
+        """When there is something to `advance` for: a flow begins or ends without news, or has ended while others were
+        dealt with. None when nothing will."""
+        if self._finished:
+            return self._now_s
         next_s = self._next()
         return None if next_s == inf else next_s
 
