@@ -89,8 +89,8 @@ class Network:
                 self._join(stripe)
 
     def cancel(self, flow_id: str, now: float) -> None:
-        """Stop a flow; what it has moved so far stays counted. If it has just finished, nobody is told of that any more;
-        unknown flows are fine."""
+        """Stop a flow; what it has moved so far stays counted. If it has just finished, nobody is told any more.
+        Unknown flows are fine."""
         self._run(now)
         self._finished = [flow for flow in self._finished if flow.id != flow_id]
         transfer = self._transfers.pop(flow_id, None)
