@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from vicinal.domain.ids import EndpointId, ModelId, RequestId, TenantId
 from vicinal.domain.report import EndpointReport
 from vicinal.domain.request import INTERACTIVE, Request, ServiceClass
 from vicinal.enginemodel.profiles import profile
+from vicinal.flow.tenants import Tenant, Tenants
 from vicinal.kvindex.hashing import chain
 from vicinal.policies.registry import policy
 from vicinal.scheduler.scheduler import Scheduler
@@ -61,6 +63,7 @@ def scheduler(
     freshness: FreshnessRule | None = None,
     seed: int = 0,
     reported: bool = True,
+    tenants: Sequence[Tenant] = (),
 ) -> Scheduler:
     """A scheduler whose fleet is known and has reported, idle, at time 0."""
     tree = network or TreeNetwork(leaf_oversubscription=8.0)
@@ -72,7 +75,7 @@ def scheduler(
         CostModel(profile),
         policy(policy_name),
         np.random.default_rng(seed),
-        settings or SchedulerSettings(),
+        replace(settings or SchedulerSettings(), tenants=Tenants(tenants)),
     )
     made.handle(TopologyChanged(tuple(endpoints)), 0.0)
     if reported:

@@ -52,6 +52,17 @@ class Tenant(Struct, frozen=True, kw_only=True):
         PerSecond | None,
         Meta(description="Seconds of processors that reading its requests takes: JSON, templates, tokens, hashes."),
     ] = None
+    kept_blocks_max: Annotated[
+        Count | None,
+        Meta(
+            description="KV blocks that its prompts brought and the index knows. Above it its oldest go first, "
+            "and its copies are refused; its requests are not."
+        ),
+    ] = None
+    kept_block_groups_max: Annotated[
+        Count | None,
+        Meta(description="The same of the pieces in which they came, one for each prompt with new blocks."),
+    ] = None
     reserved_endpoints: Annotated[
         tuple[str, ...], Meta(description="Endpoints, by id, for this tenant and whoever else names them, only.")
     ] = ()

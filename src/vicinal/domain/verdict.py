@@ -13,11 +13,13 @@ class Rule(StrEnum):
     MODEL = "model"
     TOO_LONG = "too_long"
     PARTNER = "partner"
+    RESERVED = "reserved"
     UNHEALTHY = "unhealthy"
     TRIED = "tried"
     UNREACHABLE = "unreachable"
     HEADROOM = "headroom"
     SEQUENCES = "sequences"
+    SHARE = "share"
     SATURATED = "saturated"
     UNINVOLVED = "uninvolved"
 
@@ -27,8 +29,8 @@ class Rule(StrEnum):
         return self in (Rule.UNREACHABLE, Rule.SATURATED, *FULL)
 
 
-FULL = (Rule.HEADROOM, Rule.SEQUENCES)
-"""The rules that leave an endpoint out because of what it has to do already."""
+FULL = (Rule.HEADROOM, Rule.SEQUENCES, Rule.SHARE)
+"""The rules that leave an endpoint out because of what it has to do already, or is to have room for."""
 
 
 class Verdict(Struct, frozen=True):

@@ -31,7 +31,7 @@ class Reserves:
     """Costs one look when nothing is reserved. The parties of `ledger` are the tenants with a share, in order."""
 
     def __init__(self, tenants: Tenants, ledger: Ledger) -> None:
-        self._tenants = tenants
+        self.tenants = tenants
         self._ledger = ledger
         self._sharing = [tenant for tenant in tenants.all if tenant.reserved_share > 0.0]
         self._party_of = {(tenant.name, tenant.model): party for party, tenant in enumerate(self._sharing)}
@@ -50,7 +50,7 @@ class Reserves:
         if not self._named:
             return None
         tenant = request.tenant
-        own = {e for said in self._tenants.all if said.name == tenant for e in said.reserved_endpoints}
+        own = {e for said in self.tenants.all if said.name == tenant for e in said.reserved_endpoints}
         mask = np.zeros(len(fleet), dtype=bool)
         mask[[fleet.slots[endpoint] for endpoint in self._named - own if endpoint in fleet.slots]] = True
         return mask
@@ -69,7 +69,7 @@ class Reserves:
     def _party(self, request: Request) -> int | None:
         if not self._party_of:
             return None
-        tenant = self._tenants.of(request.tenant, request.model)
+        tenant = self.tenants.of(request.tenant, request.model)
         return None if tenant is None else self._party_of.get((tenant.name, tenant.model))
 
     def _fit(self, fleet: Fleet) -> None:
@@ -82,6 +82,6 @@ class Reserves:
         self._sequences = np.zeros((len(self._sharing), len(fleet)))
         for party, tenant in enumerate(self._sharing):
             for slot, endpoint in enumerate(fleet.endpoints):
-                if self._tenants.of(tenant.name, endpoint.model) is tenant:
+                if self.tenants.of(tenant.name, endpoint.model) is tenant:
                     self._blocks[party, slot] = floor(tenant.reserved_share * endpoint.kv_blocks)
                     self._sequences[party, slot] = floor(tenant.reserved_share * endpoint.sequences_max)

@@ -17,6 +17,7 @@ from vicinal.domain.plan import Leg
 from vicinal.domain.request import Request
 from vicinal.domain.tier import Tier
 from vicinal.flow.gate import all_saturated
+from vicinal.flow.reserves import Reserves
 from vicinal.kvindex.match import Match
 from vicinal.scheduler.copying import as_copy
 from vicinal.scheduler.describing import RANKED, Chosen, Describer
@@ -44,9 +45,16 @@ class Cycle:
     """Decides with one policy on one state. `settings.local_prefill` lets decode endpoints prefill for themselves."""
 
     def __init__(
-        self, state: ClusterState, cost: CostModel, policy: Policy, chance: Stream, settings: SchedulerSettings
+        self,
+        state: ClusterState,
+        cost: CostModel,
+        policy: Policy,
+        chance: Stream,
+        settings: SchedulerSettings,
+        reserves: Reserves,
     ) -> None:
         self._state = state
+        self._reserves = reserves
         self._cost = cost
         self._policy = policy
         self._chance = chance
@@ -68,7 +76,7 @@ class Cycle:
         """The decision itself: view, filters, match, table, policy."""
         request = tracked.request
         view = self._state.view(now)
-        out = filtered(request, view, tracked.tried, self._local_prefill)
+        out = filtered(request, view, tracked.tried, self._local_prefill, self._reserves)
         if request.copy_to is not None:
             return self._choose_copy(request, out)
         if not out.can_serve:
@@ -107,7 +115,7 @@ class Cycle:
         assert tracked.plan is not None
         request = tracked.request
         view = self._state.view(now)
-        out = filtered(request, view, tracked.tried, local_allowed=False)
+        out = filtered(request, view, tracked.tried, False, self._reserves)
         prefill_slot = self._state.slot(tracked.plan.prefill)
         if prefill_slot is None or prefill_slot not in tracked.expected:
             return out  # the endpoint left, and its KV with it, even if one of that name is back

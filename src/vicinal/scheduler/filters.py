@@ -13,6 +13,7 @@ from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import EndpointId
 from vicinal.domain.request import Request
 from vicinal.domain.verdict import FULL, Rule, Verdict
+from vicinal.flow.reserves import Reserves
 
 Mask = NDArray[np.bool_]
 
@@ -103,6 +104,8 @@ class Filtered(Struct, frozen=True):
                     f"hands off by {endpoint.hand_off}, and nobody is there to go with it",
                     "an endpoint of that kind",
                 )
+            case Rule.RESERVED:
+                return "is reserved for other tenants", "an endpoint that is not"
             case Rule.UNHEALTHY:
                 age_s = view.report_age_s[slot]
                 if np.isinf(age_s):
@@ -118,6 +121,8 @@ class Filtered(Struct, frozen=True):
                 return f"{need} blocks needed, {free:.0f} free", "a request that ends there"
             case Rule.SEQUENCES:
                 return f"runs {view.decode_sequences[slot]:.0f} of {endpoint.sequences_max} sequences", "one that ends"
+            case Rule.SHARE:
+                return "has no room but what is reserved for other tenants", "a request that ends there"
             case Rule.SATURATED:
                 wait_s, limit_s = (
                     view.own_wait_prefill_s[slot],
@@ -131,18 +136,18 @@ class Filtered(Struct, frozen=True):
                 )
 
 
-def filtered(request: Request, view: View, tried: set[EndpointId], local_allowed: bool) -> Filtered:
+def filtered(request: Request, view: View, tried: set[EndpointId], local_allowed: bool, reserves: Reserves) -> Filtered:
     """`local_allowed` says whether a decode endpoint may prefill for itself when a prefill pool exists.
 
     Most rules leave nobody out of most decisions, and one number tells (the least room of the fleet, say): a mask is
     made only when it has something to say.
     """
-    rules = {rule: mask for rule, mask in _looked_at(request, view, tried) if np.count_nonzero(mask)}
+    rules = {rule: mask for rule, mask in _looked_at(request, view, tried, reserves) if np.count_nonzero(mask)}
     no_local = None if local_allowed or not request.splittable else ~view.fleet.prefills
     return _collected(request, view, rules, no_local)
 
 
-def _looked_at(request: Request, view: View, tried: set[EndpointId]) -> Iterator[tuple[Rule, Mask]]:
+def _looked_at(request: Request, view: View, tried: set[EndpointId], reserves: Reserves) -> Iterator[tuple[Rule, Mask]]:
     """The rules that may leave somebody out, the most permanent first."""
     fleet, prompt_tokens = view.fleet, request.prompt_tokens
     most_tokens = prompt_tokens + request.expected_output_tokens
@@ -152,6 +157,8 @@ def _looked_at(request: Request, view: View, tried: set[EndpointId]) -> Iterator
         yield Rule.TOO_LONG, (prompt_tokens >= fleet.model_tokens_max) | (_tokens(request, view) > fleet.kv_tokens)
     if fleet.alone is not None:
         yield Rule.PARTNER, fleet.alone
+    if (of_others := reserves.endpoints_of_others(request, fleet)) is not None:
+        yield Rule.RESERVED, of_others
     if not view.all_usable:
         yield Rule.UNHEALTHY, ~view.known
     if tried:
@@ -163,6 +170,9 @@ def _looked_at(request: Request, view: View, tried: set[EndpointId]) -> Iterator
         lacking = np.ceil(_tokens(request, view) / fleet.block_tokens) > view.free_blocks
         yield Rule.HEADROOM, lacking & (view.blocks_in_use > 0)
     yield Rule.SEQUENCES, view.decode_sequences >= fleet.decoding_max
+    if (kept := reserves.kept_from(request, fleet)) is not None:
+        lacking = np.ceil(_tokens(request, view) / fleet.block_tokens) > view.free_blocks - kept.blocks
+        yield Rule.SHARE, lacking | (view.decode_sequences >= fleet.decoding_max - kept.sequences)
 
 
 def _tokens(request: Request, view: View) -> NDArray[np.float64]:

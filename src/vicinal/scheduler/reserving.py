@@ -10,6 +10,7 @@ from vicinal.domain.plan import Leg
 from vicinal.domain.request import HASH_BYTES
 from vicinal.scheduler.cycle import Placed
 from vicinal.scheduler.observing import prefill_s, term
+from vicinal.scheduler.tenancy import Tenancy
 from vicinal.scheduler.tracked import Leased, Tracked
 
 MEAN_GAIN = 0.05
@@ -18,9 +19,10 @@ MEAN_GAIN = 0.05
 class Reservations:
     """Keeps ledger and index in step with the requests. Releasing is idempotent."""
 
-    def __init__(self, state: ClusterState, cost: CostModel) -> None:
+    def __init__(self, state: ClusterState, cost: CostModel, tenancy: Tenancy) -> None:
         self._state = state
         self._cost = cost
+        self._tenancy = tenancy
 
     def plan(self, tracked: Tracked, placed: Placed, now: float) -> None:
         """A plan was chosen: its prefill is queued, its decode pencilled, its blocks are on their way. Where both legs
@@ -32,6 +34,7 @@ class Reservations:
         state.mean_prefill_s = self._cost.price.mean_service_s
         state.mean_context_tokens += MEAN_GAIN * (request.prompt_tokens - state.mean_context_tokens)
         new_tokens = request.prompt_tokens - plan.cached_tokens
+        self._tenancy.reserves.begin(request)
         state.ledger.open_prefill(tracked.id, PrefillWork(slot, placed.compute_s, new_tokens), now)
         if placed.concurrent:
             self._bind(tracked, placed)
@@ -39,7 +42,8 @@ class Reservations:
             state.ledger.pencil_decode(tracked.id, self._decode_work(tracked, placed.decode_slot))
         tokens_there = None if plan.local else request.prompt_tokens
         self._hold_blocks(tracked, slot, tokens_there)
-        state.index.expect(slot, request.block_hashes, now)
+        self._tenancy.holds(tracked.id, now)
+        self._tenancy.expect(slot, request, now)
         tracked.expected.append(slot)
         if request.copy_to is not None:
             blocks = state.index.lease(slot, request.block_hashes)
@@ -49,6 +53,7 @@ class Reservations:
         """The prefill is over, and where to decode is open again: the pencil mark would count against its own place."""
         self._state.ledger.close_prefill(tracked.id, now)
         self._state.ledger.rub_out_decode(tracked.id)
+        self._tenancy.quotas.loaded(tracked.id, now)
         self.computed(tracked, now)
         predicted_s = prefill_s(tracked.decision)
         if predicted_s is not None and tracked.dispatched_s is not None:
@@ -65,6 +70,7 @@ class Reservations:
         tracked.expected_start_s = now + (term(decision, "decode_ready") or 0.0)
         tracked.expected_step_s = term(decision, "first_step") or 0.0
         self._bind(tracked, placed)
+        self._tenancy.holds(tracked.id, now)
 
     def prefill_leg_over(self, tracked: Tracked, now: float) -> None:
         """The prefill leg of a concurrent hand-off answered. How long it took says nothing of its queue alone: some
@@ -92,6 +98,7 @@ class Reservations:
     def begin_decode(self, tracked: Tracked, now: float) -> Transfer | None:
         """The first token is there, or is taken to be: the prefill of a whole leg, or the transfer, is over."""
         self.computed(tracked, now)
+        self._tenancy.quotas.loaded(tracked.id, now)
         ledger = self._state.ledger
         if tracked.leg is Leg.WHOLE:
             ledger.close_prefill(tracked.id, now)
@@ -103,6 +110,7 @@ class Reservations:
         transfer = ledger.end_transfer(tracked.id)
         if transfer is not None:
             ledger.free_blocks(tracked.id, transfer.source)
+            self._tenancy.holds(tracked.id, now)
         return transfer
 
     def computed(self, tracked: Tracked, now: float) -> None:
@@ -112,6 +120,7 @@ class Reservations:
 
     def release(self, tracked: Tracked, now: float) -> None:
         self._state.ledger.release(tracked.id, now)
+        self._tenancy.holds(tracked.id, now)
         self._unexpect(tracked, tracked.expected)
         self._unlease(tracked)
 
@@ -131,6 +140,7 @@ class Reservations:
         for slot in ledger.slots_held(owner):
             if slot in left:
                 ledger.free_blocks(owner, slot)
+        self._tenancy.holds(owner, now)
         self._unexpect(tracked, [slot for slot in tracked.expected if slot in left])
         if tracked.leased is not None and tracked.leased.slot in left:
             self._unlease(tracked)

@@ -47,6 +47,7 @@ from vicinal.scheduler.reserving import Reservations
 from vicinal.scheduler.selfcheck import SelfCheck
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.scheduler.states import Move
+from vicinal.scheduler.tenancy import Tenancy, quota_refusal
 from vicinal.scheduler.tracked import Tracked
 from vicinal.scheduler.turns import Turns
 from vicinal.scheduler.unseen import UnseenTokens
@@ -75,9 +76,10 @@ class Scheduler:
         self.doubts = Doubts()
         self.blame = Blame(state, cost)
         self.selfcheck = SelfCheck(state)
-        self.reservations = Reservations(state, cost)
+        self.tenancy = Tenancy(settings.tenants, state)
+        self.reservations = Reservations(state, cost, self.tenancy)
         self._chance = chance
-        self.cycle = Cycle(state, cost, policy, chance, settings)
+        self.cycle = Cycle(state, cost, policy, chance, settings, self.tenancy.reserves)
         self.turns = Turns(state, cost, self.cycle, settings, self.requests)
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
@@ -144,6 +146,7 @@ class Scheduler:
                 self.reservations.abandon(tracked, left, now)
                 self.selfcheck.abandon(tracked, left)
         self.cost.rebuild(self.state.fleet, self.state.topology)
+        self.tenancy.fleet_changed()
         self.blame.fleet_changed([before[slot].id for slot in left])
         self.state.assume_strangers(self.cost.usual_prefill_s(), USUAL_PROMPT_TOKENS)
 
@@ -167,6 +170,10 @@ class Scheduler:
             return [Answer(request.id, Outcome(Ending.REJECTED, f"request id {request.id} is in use"))]
         tracked = Tracked(request, arrived_s=now)
         self.requests[request.id] = tracked
+        exceeded = self.tenancy.exceeded(request, now)
+        if exceeded is not None:
+            outcome = quota_refusal(exceeded, self._spread_s(), self.settings)
+            return self._end(tracked, Move.SHED, outcome, None, now)
         held = len(self.turns.flow)
         if request.copy_to is not None and held:
             outcome = Outcome(Ending.NO_ENDPOINT, f"{held} requests wait for room, which a copy would take")
@@ -194,10 +201,12 @@ class Scheduler:
         self.turns.sent(tracked, placed)
         self.selfcheck.promise(tracked, placed.prefill_slot, placed.ready_blocks)
         self.reservations.plan(tracked, placed, now)
+        self.tenancy.quotas.dispatched(tracked.id, decision.leg, plan, now)
         tracked.move(Move.DISPATCH)
         sent: list[Effect] = [Record(decision), Dispatch(tracked.id, tracked.attempt, decision.leg, plan.prefill, plan)]
         if placed.concurrent:
             self.selfcheck.pull_began(tracked, plan)
+            self.tenancy.quotas.dispatched(tracked.id, Leg.DECODE, plan, now)
             sent.append(Dispatch(tracked.id, tracked.attempt, Leg.DECODE, plan.decode, plan))
         if tracked.leg is not Leg.PREFILL:
             self._expect_unseen(tracked, now)
@@ -227,6 +236,7 @@ class Scheduler:
         tracked.move(Move.HAND_OFF)
         tracked.plan, tracked.decision, tracked.leg = plan, placed.decision, Leg.DECODE
         self.reservations.hand_off(tracked, placed, now)
+        self.tenancy.quotas.dispatched(tracked.id, Leg.DECODE, plan, now)
         self.selfcheck.pull_began(tracked, plan)
         self._expect_unseen(tracked, now)
         dispatch = Dispatch(tracked.id, tracked.attempt, Leg.DECODE, plan.decode, plan)
@@ -363,6 +373,7 @@ class Scheduler:
         self.selfcheck.pull_ended(tracked)
         self.turns.answered(tracked, output_tokens)
         self.reservations.release(tracked, now)
+        self.tenancy.quotas.ended(tracked.id, output_tokens, now)
         del self.requests[tracked.id]
         effects: list[Effect] = []
         if outcome.ending not in _UNANSWERED:
@@ -372,4 +383,7 @@ class Scheduler:
 
     def _retry_after_s(self) -> float:
         """Spread out, so that those refused together do not come back together."""
-        return self.settings.retry_after_s + self.settings.retry_spread_s * self._chance.random()
+        return self.settings.retry_after_s + self._spread_s()
+
+    def _spread_s(self) -> float:
+        return self.settings.retry_spread_s * self._chance.random()

@@ -22,6 +22,8 @@ def validate(scheduler: Scheduler) -> None:
         ("decode", ledger.decodes),
         ("transfer", ledger.transfers),
         ("blocks", {owner for owner, _ in ledger.blocks}),
+        ("a tenant's share", ledger.parties()),
+        ("a quota", scheduler.tenancy.quotas.charged()),
     ):
         strangers = set(owners) - set(requests)
         if strangers:
@@ -56,18 +58,25 @@ def _sums(scheduler: Scheduler) -> None:
         "blocks_reserved": np.zeros(slots),
         "link_flows": np.zeros(len(scheduler.state.topology.links) + 1),
         "sending": np.zeros((slots, len(Level))),
+        "party_blocks": np.zeros_like(ledger.party_blocks),
+        "party_sequences": np.zeros_like(ledger.party_sequences),
     }
+    party_of = ledger.parties()
     for work in ledger.prefills.values():
         expected["backlog_s"][work.slot] += work.compute_s
         expected["prefill_count"][work.slot] += 1
         expected["prefill_tokens"][work.slot] += work.new_tokens
     for kind, works in (("decode", ledger.decodes), ("pencilled", ledger.pencilled)):
-        for decode in works.values():
+        for owner, decode in works.items():
             expected[f"{kind}_count"][decode.slot] += 1
+            if owner in party_of:
+                expected["party_sequences"][party_of[owner], decode.slot] += 1
             expected[f"{kind}_context_tokens"][decode.slot] += decode.context_tokens
             expected["decode_tokens"][decode.slot] += decode.total_tokens
-    for (_, slot), blocks in ledger.blocks.items():
+    for (owner, slot), blocks in ledger.blocks.items():
         expected["blocks_reserved"][slot] += blocks
+        if owner in party_of:
+            expected["party_blocks"][party_of[owner], slot] += blocks
     for transfer in ledger.transfers.values():
         expected["link_flows"][list(transfer.links)] += 1
         expected["sending"][transfer.source, transfer.level] += 1

@@ -4,7 +4,7 @@ import numpy as np
 
 from vicinal.cluster.freshness import FreshnessRule
 from vicinal.cluster.state import ClusterState
-from vicinal.config.cluster import endpoints, tree_network
+from vicinal.config.cluster import endpoints, tenants, tree_network
 from vicinal.config.fleet import Config
 from vicinal.config.flow import Flow
 from vicinal.cost.model import CostModel
@@ -51,6 +51,7 @@ def make_scheduler(config: Config, heartbeat_s: float, *, explain: bool = True) 
             saturated_s=config.flow.saturated_s,
             explain=explain,
             flow=_flow(config.flow),
+            tenants=tenants(config),
         ),
     )
 

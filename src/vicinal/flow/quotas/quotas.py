@@ -4,6 +4,7 @@ A request is charged at arrival with what it is expected to use, and what it rea
 sends at once counts at once. Its account is charged whatever the interleaving, and each request ends once.
 """
 
+from collections.abc import Collection
 from itertools import islice
 
 from vicinal.domain.ids import ModelId, RequestId, TenantId
@@ -20,15 +21,16 @@ LOOKED_AT = 2
 
 
 class Quotas:
-    """Costs nothing for a tenant of which nothing is said. `kv_bytes_per_token` is what a copied token weighs.
+    """Costs nothing for a tenant of which nothing is said. `kv_bytes_per_token` is what a copied token weighs; whoever
+    knows the fleet sets it.
 
     An account is forgotten when nothing of its tenant is under way and its buckets are full: the rest are as many as
     were in use within the seconds that buckets take to fill.
     """
 
-    def __init__(self, tenants: Tenants, kv_bytes_per_token: float) -> None:
+    def __init__(self, tenants: Tenants, kv_bytes_per_token: float = 0.0) -> None:
         self.tenants = tenants
-        self._kv_bytes_per_token = kv_bytes_per_token
+        self.kv_bytes_per_token = kv_bytes_per_token
         self._accounts: dict[tuple[TenantId, ModelId | None], Account] = {}
         self._live: dict[RequestId, Live] = {}
 
@@ -42,7 +44,7 @@ class Quotas:
         if tenant is None or tenant.rules is None:
             return None
         account = self._account((request.tenant, tenant.model), tenant.rules, now)
-        live = Live(request, account, self._kv_bytes_per_token, now)
+        live = Live(request, account, self.kv_bytes_per_token, now)
         exceeded = account.exceeded(live.charged, now)
         if exceeded is not None:
             account.charge_more("gateway_cpu_s", request.gateway_cpu_s, now)
@@ -76,6 +78,10 @@ class Quotas:
     def counts(self, request_id: RequestId) -> bool:
         """The request is one of a tenant with quotas, so it is worth telling of it."""
         return request_id in self._live
+
+    def charged(self) -> Collection[RequestId]:
+        """The requests that are charged and have not ended."""
+        return self._live.keys()
 
     def account(self, tenant: TenantId, model: ModelId) -> Account | None:
         """None for a tenant without quotas, and for one that used none of them lately."""
