@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from vicinal.flow.admission.name import EarlyName
 from vicinal.flow.lanes import LaneRule
 from vicinal.flow.made import FairnessName, FlowSettings, OrderingName
 
@@ -41,6 +42,13 @@ class Flow(Struct, frozen=True, kw_only=True):
     aged_after: Annotated[
         Share, Meta(description="It has waited long after this share of its longest wait (`wait_s_max`).")
     ] = _FLOW.aged_after
+    early_rejection: Annotated[
+        EarlyName,
+        Meta(
+            description="Refuse at arrival who cannot meet its objectives: `predicted` by the load when its prefill "
+            "will end, `current` by that of now (which swings; for comparison)."
+        ),
+    ] = EarlyName.NONE
     long_prefill_s: Annotated[
         Figure, Meta(description="A prefill of fewer predicted seconds is never in the long lane.")
     ] = _LANES.long_prefill_s

@@ -17,6 +17,7 @@ class BandQueue:
         self._lanes: dict[Lane, dict[TenantId, TenantQueue]] = {lane: {} for lane in Lane}
         self._by_arrival: dict[RequestId, Waiting] = {}
         self._of_tenant: Counter[TenantId] = Counter()
+        self._prefill_s: dict[TenantId, float] = {}
 
     def __len__(self) -> int:
         return len(self._by_arrival)
@@ -30,6 +31,7 @@ class BandQueue:
         if not self._of_tenant[tenant]:
             self.fairness.joined(tenant, [other for other in self._of_tenant if other != tenant])
         self._of_tenant[tenant] += 1
+        self._prefill_s[tenant] = self._prefill_s.get(tenant, 0.0) + waiting.prefill_s
         self._by_arrival[waiting.request.id] = waiting
         self._lanes[waiting.lane].setdefault(tenant, TenantQueue()).add(waiting, self._ordering.key(waiting))
 
@@ -41,23 +43,24 @@ class BandQueue:
         if not len(queues[tenant]):
             del queues[tenant]
         self._of_tenant[tenant] -= 1
+        self._prefill_s[tenant] -= waiting.prefill_s
         if not self._of_tenant[tenant]:
-            del self._of_tenant[tenant]
+            del self._of_tenant[tenant], self._prefill_s[tenant]
             self.fairness.left(tenant)
 
     def oldest(self) -> Waiting | None:
         return next(iter(self._by_arrival.values()), None)
 
-    def next(self, closed: Closed) -> Waiting | None:
-        """Whose turn it is where nothing is closed: in each lane the tenant that fairness picks; of both lanes the
-        older one, because how many long ones run is bounded elsewhere."""
-        heads = [head for lane in Lane if (head := self._next_in(lane, closed)) is not None]
+    def next(self, closed: Closed, begins_s: float) -> Waiting | None:
+        """Whose turn it is where nothing is closed, for a prefill that would begin at `begins_s`: in each lane the
+        tenant that fairness picks; of both lanes the older one, because how many long ones run is bounded elsewhere."""
+        heads = [head for lane in Lane if (head := self._next_in(lane, closed, begins_s)) is not None]
         return min(heads, key=lambda head: head.since_s, default=None)
 
-    def _next_in(self, lane: Lane, closed: Closed) -> Waiting | None:
+    def _next_in(self, lane: Lane, closed: Closed, begins_s: float) -> Waiting | None:
         if closed.lane(lane):
             return None
-        heads = [queue.head() for queue in self._lanes[lane].values()]
+        heads = [queue.head(begins_s) for queue in self._lanes[lane].values()]
         if not closed.nothing:
             heads = [head for head in heads if not closed.keeps(head)]
         return self.fairness.pick(heads) if heads else None
@@ -70,6 +73,16 @@ class BandQueue:
         """The one that came last of a tenant of which something waits here."""
         queues = [lane[tenant] for lane in self._lanes.values() if tenant in lane]
         return max((queue.newest() for queue in queues), key=lambda waiting: waiting.since_s)
+
+    @property
+    def waiting(self) -> Counter[TenantId]:
+        """How many wait, by tenant."""
+        return self._of_tenant
+
+    @property
+    def prefill_s(self) -> dict[TenantId, float]:
+        """Predicted prefill seconds of what waits, by tenant."""
+        return self._prefill_s
 
     def counts(self) -> Counter[tuple[Lane, TenantId]]:
         return Counter({(lane, t): len(queue) for lane, queues in self._lanes.items() for t, queue in queues.items()})

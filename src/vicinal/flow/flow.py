@@ -93,9 +93,31 @@ class Flow:
             heapq.heapify(self._deadlines)
         return waiting
 
-    def next(self, model: ModelId, closed: Closed, now: float) -> Turn | None:
+    def ahead_of(self, waiting: Waiting) -> tuple[float, int]:
+        """What would go before it if it waited from now on and nobody else came: predicted prefill seconds, and how
+        many. Of its own band that is what each tenant gets while this one's turn comes: shares by weight, as in
+        processor sharing."""
+        request = waiting.request
+        seconds, number = 0.0, 0.0
+        if request.model not in self._models:
+            return 0.0, 0
+        for band, queue in self._models[request.model].bands.items():
+            if band.rank < request.band.rank:
+                seconds += sum(queue.prefill_s.values())
+                number += len(queue)
+        queue = self.band(request)
+        own = queue.prefill_s.get(request.tenant, 0.0)
+        per_weight = (own + waiting.prefill_s) / self._rules.tenants.weight(request.tenant, request.model)
+        for tenant, of_tenant_s in queue.prefill_s.items():
+            fair_s = per_weight * self._rules.tenants.weight(tenant, request.model)
+            before_s = of_tenant_s if tenant == request.tenant else min(of_tenant_s, fair_s)
+            seconds += before_s
+            number += queue.waiting[tenant] * (before_s / of_tenant_s if of_tenant_s else 1.0)
+        return seconds, int(number)
+
+    def next(self, model: ModelId, closed: Closed, begins_s: float, now: float) -> Turn | None:
         """Whose turn it is among those that wait for `model`; it goes on waiting until it is removed."""
-        return self._models[model].next(closed, now)
+        return self._models[model].next(closed, begins_s, now)
 
     def sent(self, request: Request, cached_tokens: int, prefill_s: float, *, aged: bool) -> None:
         """A request is sent off, at once or when its turn came; it counts as its tenant's service."""

@@ -32,13 +32,14 @@ class ModelQueue:
         for queue in self.bands.values():
             yield from queue
 
-    def next(self, closed: Closed, now: float) -> Turn | None:
-        """The first of the highest band in which somebody may go, unless a lower one is due by its age."""
+    def next(self, closed: Closed, begins_s: float, now: float) -> Turn | None:
+        """The first of the highest band in which somebody may go, unless a lower one is due by its age. A prefill that
+        is sent off now would begin at `begins_s`."""
         first: Turn | None = None
         for queue in self.bands.values():
             if not len(queue) or (first is not None and not self._due(queue, now)):
                 continue
-            head = queue.next(closed)
+            head = queue.next(closed, begins_s)
             if head is None:
                 continue
             if first is not None:

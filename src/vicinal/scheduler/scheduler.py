@@ -6,6 +6,7 @@ over changes nothing.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from vicinal.cluster.state import ClusterState
@@ -115,6 +116,7 @@ class Scheduler:
             case AlarmRang():
                 self.blame.expire(now)
                 for request_id in self.unseen.take_due(now):
+                    self.turns.early.began(self.requests[request_id], now)
                     self.reservations.begin_decode(self.requests[request_id], now)
                 return self._refuse_expired(now)
             case _:
@@ -178,6 +180,10 @@ class Scheduler:
         if request.copy_to is not None and held:
             outcome = Outcome(Ending.NO_ENDPOINT, f"{held} requests wait for room, which a copy would take")
             return self._end(tracked, Move.SHED, outcome, None, now)
+        late = self.turns.refused_early(tracked, now)
+        if late is not None:
+            late = replace(late, retry_after_s=(late.retry_after_s or 0.0) + self._spread_s())
+            return self._end(tracked, Move.SHED, late, None, now)
         if self.turns.flow.waiting_for(request.model):
             return self._hold(tracked, now)
         return self._place(tracked, now)
@@ -266,6 +272,7 @@ class Scheduler:
         self.unseen.forget(tracked.id)
         self.selfcheck.looked_up(tracked)
         self.selfcheck.pull_ended(tracked)
+        self.turns.early.began(tracked, now)
         warning = self.reservations.first_token(tracked, now)
         self.blame.worked(tracked)
         return [warning] if warning else []
@@ -372,6 +379,7 @@ class Scheduler:
         self.unseen.forget(tracked.id)
         self.selfcheck.pull_ended(tracked)
         self.turns.answered(tracked, output_tokens)
+        self.turns.early.ended(tracked, now)
         self.reservations.release(tracked, now)
         self.tenancy.quotas.ended(tracked.id, output_tokens, now)
         del self.requests[tracked.id]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from vicinal.flow.admission.name import EarlyName
 from vicinal.flow.made import FlowSettings
 from vicinal.flow.tenants import Tenants
 
@@ -20,6 +21,7 @@ class SchedulerSettings:
     hold_s_max: float = 30.0
     held_max: int = 4096
     saturated_s: float = 1.0
+    early_rejection: EarlyName = EarlyName.NONE
     retry_after_s: float = 1.0
     retry_spread_s: float = 4.0
     local_prefill: bool = True

@@ -3,18 +3,21 @@
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec.structs import replace
 
 from vicinal.cluster.state import ClusterState
 from vicinal.contracts.flow import Waiting
 from vicinal.cost.model import CostModel
 from vicinal.domain.ids import ModelId, RequestId
 from vicinal.domain.lane import Lane
+from vicinal.domain.outcome import Outcome
 from vicinal.domain.request import Request
 from vicinal.domain.verdict import Rule
 from vicinal.flow.closed import Closed
 from vicinal.flow.gate import opens_s
 from vicinal.flow.made import make_flow
 from vicinal.scheduler.cycle import Cycle, Placed
+from vicinal.scheduler.early import FORECASTS, EarlyRejection, patience_until_s
 from vicinal.scheduler.filters import Filtered
 from vicinal.scheduler.refusal import passes
 from vicinal.scheduler.settings import SchedulerSettings
@@ -33,6 +36,7 @@ class Turns:
         requests: Mapping[RequestId, Tracked],
     ) -> None:
         self.flow = make_flow(settings.flow, settings.held_max, settings.tenants, self._reusable_tokens)
+        self.early = EarlyRejection(state, cost, self.flow, FORECASTS[settings.early_rejection])
         self._state = state
         self._cost = cost
         self._cycle = cycle
@@ -59,19 +63,29 @@ class Turns:
                 tracked.lane = self._lanes.of(self._prefill_s(request), mean_s)
         return tracked.lane
 
+    def refused_early(self, tracked: Tracked, now: float) -> Outcome | None:
+        """What to tell a newcomer that cannot be served in time."""
+        return self.early.refusal(self._waiting(tracked, now), now) if self.early.refuses else None
+
     def wait(self, tracked: Tracked, now: float) -> Waiting | None:
-        """It waits from now on. Returns whoever has no place in the queue any more: another, or itself."""
+        """It waits from now on. Returns whoever has no place in the queue any more: another, or itself. Where late
+        newcomers are refused, it waits no longer than it may to be in time."""
+        waiting = self._waiting(tracked, now)
+        if self.early.refuses:
+            last_s = max(now, patience_until_s(waiting) - waiting.prefill_s)
+            waiting = replace(waiting, until_s=min(waiting.until_s, last_s))
+        return self.flow.add(waiting)
+
+    def _waiting(self, tracked: Tracked, now: float) -> Waiting:
         request, service = tracked.request, tracked.request.service
-        return self.flow.add(
-            Waiting(
-                request,
-                self.lane(tracked),
-                self._prefill_s(request),
-                tracked.arrived_s,
-                tracked.arrived_s + self._cost.objective_s(request),
-                now + (self._hold_s_max if service.wait_s_max is None else service.wait_s_max),
-                request.tenant if self._tenants.reserves(request.tenant) else "",
-            )
+        return Waiting(
+            request,
+            self.lane(tracked),
+            self._prefill_s(request),
+            tracked.arrived_s,
+            tracked.arrived_s + self._cost.objective_s(request),
+            now + (self._hold_s_max if service.wait_s_max is None else service.wait_s_max),
+            request.tenant if self._tenants.reserves(request.tenant) else "",
         )
 
     def leave(self, request_id: RequestId) -> None:
@@ -90,7 +104,7 @@ class Turns:
         while True:
             if not closed.lane(Lane.LONG) and self._enough_long(model, now):
                 closed.close_lane(Lane.LONG)
-            turn = self.flow.next(model, closed, now)
+            turn = self.flow.next(model, closed, self._begins_s(now), now)
             if turn is None:
                 return
             waiting = turn.waiting
@@ -123,6 +137,11 @@ class Turns:
         """When somebody has waited for too long, or a queue will be short enough."""
         times = [at_s for at_s in (self.flow.next_deadline_s(), self._opens_s) if at_s is not None]
         return min(times, default=None) if len(self.flow) else None
+
+    def _begins_s(self, now: float) -> float:
+        """When a prefill that is sent off now would begin, where the queue is shortest."""
+        waits_s = self._state.view(now).wait_prefill_s[self._cost.pools.queueing_slots]
+        return now + (float(np.minimum.reduce(waits_s)) if len(waits_s) else 0.0)
 
     def _plan(self, tracked: Tracked, now: float) -> Placed | Filtered:
         endpoints = len(self._cost.pools.queueing_slots)

@@ -49,6 +49,7 @@ def make_scheduler(config: Config, heartbeat_s: float, *, explain: bool = True) 
             hold_s_max=settings.hold_s_max,
             held_max=settings.queue_max,
             saturated_s=config.flow.saturated_s,
+            early_rejection=config.flow.early_rejection,
             explain=explain,
             flow=_flow(config.flow),
             tenants=tenants(config),

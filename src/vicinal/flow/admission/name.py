@@ -1,0 +1,9 @@
+"""The kinds of early rejection."""
+
+from enum import StrEnum
+
+
+class EarlyName(StrEnum):
+    NONE = "none"
+    CURRENT = "current"
+    PREDICTED = "predicted"
