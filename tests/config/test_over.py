@@ -1,5 +1,7 @@
 """A piece of TOML on top of a configuration."""
 
+import pickle
+
 import pytest
 
 from vicinal.config.load import over
@@ -38,3 +40,11 @@ def test_what_does_not_fit_is_told_by_line(text, said):
 def test_a_run_carries_one():
     config = cluster_of(Run(cluster="racks=1", policy="lmetric", seed=4, config="[scheduler]\nqueue_max = 9\n"))
     assert (config.scheduler.queue_max, config.scheduler.policy, config.scheduler.seed) == (9, "lmetric", 4)
+
+
+def test_what_is_wrong_survives_the_way_out_of_a_worker():
+    with pytest.raises(ConfigError) as raised:
+        over(BASE, "[schedule]\n", "piece")
+    error = raised.value
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.problems) == (str(error), error.problems)

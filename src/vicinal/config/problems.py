@@ -30,6 +30,10 @@ class ConfigError(ValueError):
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[tuple[Problem, ...]]]:
+        """It comes out of worker processes, too."""
+        return ConfigError, (self.problems,)
+
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean "x"?` for the known word that `word` resembles most, else the known ones if they are few."""

@@ -11,6 +11,9 @@ from vicinal.sim.result import Result
 from vicinal.wiring.parallel import Workers
 from vicinal.wiring.runs import Run
 
+TRUSTED = "[server]\ntrust_tenant_header = true\n"
+"""What a configuration with tenants needs, so that anybody's tenant is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Laboratory:

@@ -21,6 +21,7 @@ from vicinal.enginemodel.profiles import profile
 from vicinal.replay.answer import Progress
 from vicinal.replay.process import MadeWorkload
 from vicinal.replay.summary import CLOCK_DEBT_MAX
+from vicinal.scenarios.laboratory import TRUSTED
 from vicinal.scenarios.report import ScenarioError
 from vicinal.sim.result import Result
 from vicinal.wiring.embedded import Embedded, embedded
@@ -28,7 +29,6 @@ from vicinal.wiring.played import played_result
 from vicinal.workload.returns import ONCE, Returns
 
 FIRST_PORT, LAST_PORT, PORTS = 18_000, 30_000, 40
-_TRUSTED = "[server]\ntrust_tenant_header = true\n"
 
 
 class LiveRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +80,11 @@ class LiveLaboratory:
 def clock_debt(arms: Mapping[str, list[Lived]]) -> float:
     """The worst of all runs."""
     return max(lived.result.clock_debt for each in arms.values() for lived in each)
+
+
+def p99_s(result: Result, tenant: str) -> float:
+    """Of a tenant's TTFT; infinite where nobody was served."""
+    return result.tenants[tenant].ttft_s.p99 or float("inf")
 
 
 def worth(arms: Mapping[str, list[Lived]]) -> str:
@@ -134,7 +139,7 @@ class _Seen:
 
 def _config(run: LiveRun, seed: int, speed: float, record: str) -> Config:
     made = default_cluster(_free_row(PORTS), policy=run.policy, seed=seed, speed=speed, record_directory=record)
-    return over(over(made, _TRUSTED, "the live laboratory"), run.config, "the run's configuration")
+    return over(over(made, TRUSTED, "the live laboratory"), run.config, "the run's configuration")
 
 
 def _free_row(count: int) -> int:

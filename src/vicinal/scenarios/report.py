@@ -47,3 +47,10 @@ def at_most(claim: str, value: float, limit: float) -> Verdict:
 
 def at_least(claim: str, value: float, limit: float) -> Verdict:
     return Verdict(claim, value, f"at least {limit:g}", value >= limit)
+
+
+def number(figures: Figures, name: str) -> float:
+    """A figure that is known to be one."""
+    value = figures[name]
+    assert isinstance(value, float | int)
+    return float(value)

@@ -28,7 +28,8 @@ class Timeline(msgspec.Struct, frozen=True):
     arrived in the window, None where none was served. `held` is how many the scheduler held at most at a time, `kept`
     how many it knew of. `prefill_load` and `decode_load` are requests on engines of the role, per engine, on average.
     `service` is by tenant what its completed requests got: a token of the prompt counts when the first token comes, and
-    tokens of the answer twice as much, evenly until the last one; `sent` counts all of it when a request is sent off.
+    tokens of the answer twice as much, evenly until the last one. `computed` leaves out what was reused of prompts.
+    `sent` counts all of a request when it is sent off.
     """
 
     window_s: float
@@ -42,6 +43,7 @@ class Timeline(msgspec.Struct, frozen=True):
     prefill_load: list[float]
     decode_load: list[float]
     service: dict[str, list[float]]
+    computed: dict[str, list[float]]
     sent: dict[str, list[float]]
 
 
@@ -100,6 +102,7 @@ class Sampler:
             prefill_load=per_window(self.prefill_load, np.mean),
             decode_load=per_window(self.decode_load, np.mean),
             service=_by_tenant(done, tenants, edges, _given),
+            computed=_by_tenant(done, tenants, edges, _made),
             sent=_by_tenant(done, tenants, edges, _charged),
         )
 
@@ -130,8 +133,17 @@ def _by_tenant(
 
 def _given(done: Completed, whose: NDArray[np.bool_], edges: Figures) -> Figures:
     """Weighted tokens per window, as they came."""
+    return _over_time(done, whose, edges, done.column("prompt_tokens")[whose])
+
+
+def _made(done: Completed, whose: NDArray[np.bool_], edges: Figures) -> Figures:
+    """The same without reused ones."""
+    return _over_time(done, whose, edges, (done.column("prompt_tokens") - done.column("cached_tokens"))[whose])
+
+
+def _over_time(done: Completed, whose: NDArray[np.bool_], edges: Figures, prompt_tokens: Figures) -> Figures:
     first_s, done_s = done.column("first_s")[whose], done.column("done_s")[whose]
-    prompts = np.histogram(first_s, edges, weights=PROMPT_WEIGHT * done.column("prompt_tokens")[whose])[0]
+    prompts = np.histogram(first_s, edges, weights=PROMPT_WEIGHT * prompt_tokens)[0]
     outputs = OUTPUT_WEIGHT * done.column("output_tokens")[whose]
     lasts_s = np.maximum(done_s - first_s, 1e-9)
     so_far = [float(outputs @ np.clip((edge - first_s) / lasts_s, 0.0, 1.0)) for edge in edges]

@@ -17,6 +17,7 @@ from vicinal.replay.answer import Answer, Fate
 from vicinal.replay.latencies import Latency, latencies
 from vicinal.replay.summary import hit_rate
 from vicinal.sim.result import Errands, Result, Tenant
+from vicinal.sim.timeline import Timeline
 from vicinal.topology.graph import Level
 from vicinal.wiring.embedded import Played
 from vicinal.wiring.over import Over
@@ -29,8 +30,10 @@ def played_result(
     unloaded_ttft_s: Callable[[int], float],
     decision_us: Sequence[float],
     wall_s: float,
+    window_s: float = 2.0,
 ) -> Result:
-    """What a live run on the cluster of `config` comes to; it took `wall_s`."""
+    """What a live run on the cluster of `config` comes to; it took `wall_s`. Of its timeline only counts of arrivals,
+    good ones and refusals are known, all by the time at which a request was due to be sent."""
     kinds = {service.name: service for service in services(config)}
     default = next(iter(kinds.values()))
     known = latencies(played.answers, played.stamps, over.held_s)
@@ -80,6 +83,39 @@ def played_result(
         services=parties(lambda answer: answer.service),
         errands=_errands(played.answers),
         unreasoned=over.unreasoned,
+        timeline=_timeline(played.answers, good, config.emulator.speed, window_s),
+    )
+
+
+def _timeline(answers: Sequence[Answer], good: set[str], speed: float, window_s: float) -> Timeline | None:
+    firsts = [answer for answer in answers if answer.tries == 1]
+    if not firsts:
+        return None
+    origin_s = firsts[0].due_s - firsts[0].at_s / speed
+    windows = [int((answer.due_s - origin_s) * speed // window_s) for answer in answers]
+    count = max(windows) + 1
+
+    def counted(of: Callable[[Answer], bool]) -> list[int]:
+        chosen = [window for window, answer in zip(windows, answers, strict=True) if of(answer)]
+        return [int(number) for number in np.bincount(np.array(chosen, dtype=int), minlength=count)]
+
+    well = counted(lambda answer: answer.request_id in good)
+    refused = counted(lambda answer: answer.fate is Fate.SHED)
+    nothing = [0.0] * count
+    return Timeline(
+        window_s=window_s,
+        arrived=counted(lambda _: True),
+        good=well,
+        finished_good=well,
+        refused=refused,
+        ttft_p99_s=[None] * count,
+        held=[0] * count,
+        kept=[0] * count,
+        prefill_load=nothing,
+        decode_load=nothing,
+        service={},
+        computed={},
+        sent={},
     )
 
 
