@@ -21,7 +21,9 @@ SOURCE = (
     "tenants:names=a/a,services=short/long,rates={short:g}/{long:g},text_tokens=549/81920,text_sigma=1.22/0.2,"
     "output_tokens=129,output_sigma=1,tokens_most=126195"
 )
-KINDS = "".join(f'[[service]]\nname = "{name}"\nband = "interactive"\n' for name in ("short", "long"))
+KINDS = "".join(
+    f'[[service]]\nname = "{name}"\nband = "interactive"\nwait_s_max = 120.0\n' for name in ("short", "long")
+)
 OFF = "[flow]\nlong_share = 1.0\n"
 ON_ARM, OFF_ARM = "lanes", "no lanes"
 
@@ -31,7 +33,7 @@ class Size:
     """Requests per second, the share of them that is long, and seconds."""
 
     rate_per_s: float = 30.0
-    long_share: float = 0.01
+    long_share: float = 0.008
     seconds: float = 240.0
 
 

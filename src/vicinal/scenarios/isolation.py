@@ -86,7 +86,7 @@ def of_size(laboratory: Laboratory, size: Size) -> Report:
         verdicts += _verdicts(question, results)
     return Report(
         name="isolation",
-        about="p99 of the TTFT of a tenant within its quota (a; or 26 tenants together), whatever another one sends",
+        about="p99 of the TTFT of a tenant within its quota (a; or the largest of 26), whatever another one sends",
         seeds=laboratory.seeds,
         arms={name: _figures(each) for name, each in results.items()},
         verdicts=verdicts,

@@ -5,14 +5,21 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from vicinal.scenarios.every_policy import every_policy
+from vicinal.scenarios.fairness import fairness
+from vicinal.scenarios.head_of_line import head_of_line
+from vicinal.scenarios.isolation import isolation
+from vicinal.scenarios.isolation_live import isolation_live
 from vicinal.scenarios.knee import knee
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.live import LiveLaboratory
 from vicinal.scenarios.mooncake_fig5 import mooncake_fig5
 from vicinal.scenarios.netkv import netkv
+from vicinal.scenarios.overload import overload
+from vicinal.scenarios.overload_live import overload_live
 from vicinal.scenarios.prices import prices
 from vicinal.scenarios.report import Report, ScenarioError
 from vicinal.scenarios.stale_information import stale_information
+from vicinal.scenarios.starvation import starvation
 
 Scenario = Callable[[Laboratory], Report]
 LiveScenario = Callable[[LiveLaboratory], Report]
@@ -25,11 +32,16 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
         "knee": knee,
         "prices": prices,
         "every_policy": every_policy,
+        "isolation": isolation,
+        "fairness": fairness,
+        "starvation": starvation,
+        "overload": overload,
+        "head_of_line": head_of_line,
     }
 )
 
 
-LIVE: Mapping[str, LiveScenario] = MappingProxyType({})
+LIVE: Mapping[str, LiveScenario] = MappingProxyType({"isolation": isolation_live, "overload": overload_live})
 """Those that can also be run on the embedded cluster, in a smaller edition."""
 
 
