@@ -72,7 +72,7 @@ def test_batch_work_does_not_starve_and_would_without_aging(laboratory):
 
 @pytest.mark.mission("B4")
 def test_a_tenant_within_its_quota_does_not_notice_the_other_and_would(laboratory):
-    question = isolation._long_prompts(isolation.Size(25.0))
+    question = isolation._long_prompts(isolation.Size(60.0))
     results = laboratory.arms(question.runs, "test")
     verdicts = isolation._verdicts(question, results)
     assert [verdict.holds for verdict in verdicts] == [True, True, True], verdicts
