@@ -76,6 +76,17 @@ def test_what_a_hand_off_uses_is_charged_and_what_it_did_not_use_is_given_back()
     assert idle(play)
 
 
+def test_blocks_of_an_endpoint_that_left_are_held_no_longer() -> None:
+    play = Play(tenants=quota(hbm_block_seconds_per_s=1e-6, burst_s=1e12))
+    plan = only(Record, play.arrive(of("q", "a", 1600))).decision.chosen.plan
+    play.fleet([endpoint for endpoint in racks() if endpoint.id != plan.prefill], after_s=2.0)
+    play.gone("q", after_s=3.0)
+    account = play.scheduler.tenancy.quotas.account(TenantId("a"), MODEL)
+    assert account is not None
+    assert account.left(Quota.HBM_BLOCK_S, play.now) == pytest.approx(1e6 - 2.0 * 100)
+    assert idle(play)
+
+
 def test_what_stays_on_one_endpoint_is_no_remote_read() -> None:
     play = Play(local=True, tenants=quota(remote_reads_per_s=1.0, burst_s=5.0))
     record = only(Record, play.arrive(of("q", "a", 160)))

@@ -88,7 +88,7 @@ class TenantInterleavings(Interleavings):
         tokens_=st.integers(1, 1_600),
         output=st.integers(1, 300),
         splittable=st.booleans(),
-        tenant=st.sampled_from([METERED, BOUNDED, OWNER, OTHER]),
+        tenant=st.sampled_from([METERED, METERED, METERED, BOUNDED, OWNER, OTHER]),
         after_s=st.floats(0, 2),
     )
     def arrives(self, tokens_: int, output: int, splittable: bool, tenant: TenantId, after_s: float) -> None:  # type: ignore[override]
