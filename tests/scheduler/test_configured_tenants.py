@@ -12,6 +12,7 @@ from vicinal.domain.events import EndpointReported, RequestArrived, TopologyChan
 from vicinal.domain.ids import ModelId, RequestId, TenantId
 from vicinal.domain.request import INTERACTIVE, Request
 from vicinal.wiring.core import make_scheduler
+from vicinal.wiring.shown_tenants import shown_tenants
 
 SECTIONS = """
 [[tenant]]
@@ -54,4 +55,10 @@ def test_the_file_says_what_tenants_may_use() -> None:
     assert kept is not None
     assert set(kept.sequences) == {64.0, 63.0}
     assert scheduler.settings.tenants.weight(TenantId("acme"), ModelId(config.model.name)) == 4.0
+    rows = shown_tenants(scheduler, 0.0)
+    assert [(row["tenant"], row["under_way"], row["left"]) for row in rows] == [
+        ("acme", 1, {"tokens_per_s": -28.0}),
+        ("b", 1, {}),
+        ("a", 1, {}),
+    ]
     assert any(isinstance(effect, Dispatch) for effect in scheduler.handle(RequestArrived(asked("c3", "acme")), 2.0))

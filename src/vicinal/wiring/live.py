@@ -34,6 +34,7 @@ from vicinal.wiring.core import check, make_scheduler
 from vicinal.wiring.fronts import Core, Front, HereFront
 from vicinal.wiring.served import check_models, check_salts, limits, served
 from vicinal.wiring.shown import shown_groups, shown_state
+from vicinal.wiring.shown_tenants import shown_tenants
 
 log = logging.getLogger("vicinal")
 
@@ -248,7 +249,8 @@ class LiveSystem:
         """What the scheduler believes now, for operators: a row per endpoint."""
         tokens = {"matched_by": "text: no tokenizer"} if self._token_check is None else self._token_check.state()
         shown = shown_state(self.scheduler, self.fleet, self._clock.now())
-        return {**shown, "tokens": tokens, "relays": [*self._front.shown()]}
+        tenants = shown_tenants(self.scheduler, self._clock.now())
+        return {**shown, "tokens": tokens, "tenants": tenants, "relays": [*self._front.shown()]}
 
     def groups(self, most: int) -> Mapping[str, Any]:
         """The directory of block groups, for operators: the warmest ones."""

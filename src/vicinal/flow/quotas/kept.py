@@ -16,7 +16,7 @@ from vicinal.flow.tenants import Tenants
 from vicinal.kvindex.hashing import unpack
 from vicinal.kvindex.index import BlockIndex
 
-_Key = tuple[TenantId, ModelId | None]
+Key = tuple[TenantId, ModelId | None]
 
 
 class Group:
@@ -35,7 +35,7 @@ class Keeper:
 
     __slots__ = ("blocks", "groups", "key", "rules")
 
-    def __init__(self, key: _Key, rules: Rules) -> None:
+    def __init__(self, key: Key, rules: Rules) -> None:
         self.key = key
         self.rules = rules
         self.groups: dict[Group, None] = {}
@@ -57,7 +57,7 @@ class Kept:
     def __init__(self, tenants: Tenants, index: BlockIndex) -> None:
         self._tenants = tenants
         self._index = index
-        self._keepers: dict[_Key, Keeper] = {}
+        self._keepers: dict[Key, Keeper] = {}
         self._group_of: dict[int, Group] = {}
         self._limited = any(tenant.rules is not None and tenant.rules.keeps_limited for tenant in tenants.all)
         if self._limited:
@@ -92,6 +92,10 @@ class Kept:
         found = self._found(request)
         return None if found is None else self._keepers.get(found[0])
 
+    def keeper_of(self, key: Key) -> Keeper | None:
+        """The same by tenant, and model if the quota is about one."""
+        return self._keepers.get(key)
+
     def cool(self) -> None:
         """Make what tenants brought beyond their quotas the first to be given up, of each its oldest."""
         for keeper in self._keepers.values():
@@ -106,7 +110,7 @@ class Kept:
                 blocks -= group.blocks
                 groups -= 1
 
-    def _found(self, request: Request) -> tuple[_Key, Rules] | None:
+    def _found(self, request: Request) -> tuple[Key, Rules] | None:
         tenant = self._tenants.of(request.tenant, request.model)
         if tenant is None or tenant.rules is None or not tenant.rules.keeps_limited:
             return None

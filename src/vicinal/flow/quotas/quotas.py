@@ -4,7 +4,7 @@ A request is charged at arrival with what it is expected to use, and what it rea
 sends at once counts at once. Its account is charged whatever the interleaving, and each request ends once.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from vicinal.domain.ids import ModelId, RequestId, TenantId
@@ -87,6 +87,10 @@ class Quotas:
         """None for a tenant without quotas, and for one that used none of them lately."""
         found = self.tenants.of(tenant, model)
         return None if found is None else self._accounts.get((tenant, found.model))
+
+    def latest(self) -> Iterator[tuple[tuple[TenantId, ModelId | None], Account]]:
+        """Accounts that are remembered, those first that a request came for last; the model is None for all of them."""
+        return reversed(self._accounts.items())
 
     def _account(self, key: tuple[TenantId, ModelId | None], rules: Rules, now: float) -> Account:
         """The account in use goes behind the others, so that those at the front are the longest unused."""
