@@ -337,7 +337,9 @@ UNREAD_REQUEST = {
     "streamed": True,
     "inferred_only": True,
     "exact": False,
+    "gateway_cpu_s": 3.0,
 }
+"""A tenant with quotas or reserves is told apart (tests/scheduler/test_quotas.py); here nothing is said of any."""
 READ_REPORT = {"scraped_s", "waiting", "running", "kv_usage"}
 READ_REQUEST = {
     "model",
