@@ -84,10 +84,14 @@ class Filtered(Struct, frozen=True):
             for rule, mask in self.rules.items():
                 for slot in mask.nonzero()[0].tolist():
                     if slot not in found and self.view.fleet.active[slot]:
-                        endpoint = self.view.fleet.endpoints[slot]
-                        reason, cure = self._words(rule, endpoint, slot)
-                        found[slot] = Verdict(endpoint.id, rule, reason, cure)
+                        found[slot] = self.verdict(rule, slot)
         return tuple(found[slot] for slot in sorted(found))
+
+    def verdict(self, rule: Rule, slot: int) -> Verdict:
+        """Why this rule, which is in force, leaves this slot out."""
+        endpoint = self.view.fleet.endpoints[slot]
+        reason, cure = self._words(rule, endpoint, slot)
+        return Verdict(endpoint.id, rule, reason, cure)
 
     def _words(self, rule: Rule, endpoint: Endpoint, slot: int) -> tuple[str, str]:
         request, view = self.request, self.view

@@ -53,6 +53,9 @@ def observation(tracked: Tracked, outcome: Outcome, output_tokens: int | None, n
         band=tracked.request.band,
         prompt_tokens=tracked.request.prompt_tokens,
         detail=outcome.detail,
+        lane="" if tracked.lane is None else tracked.lane,
+        held_for=tracked.held_for if tracked.held_s else "",
+        passed_by=tracked.passed_by if tracked.held_s else None,
     )
 
 

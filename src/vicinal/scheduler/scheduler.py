@@ -366,7 +366,7 @@ class Scheduler:
         return self._end(self.requests[waiting.request.id], Move.SHED, outcome, None, now)
 
     def _unhold(self, tracked: Tracked, now: float) -> None:
-        self.turns.leave(tracked.id)
+        self.turns.leave(tracked)
         tracked.held_s = tracked.held_until(now)
         tracked.held_since_s = None
 

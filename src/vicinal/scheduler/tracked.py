@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from vicinal.domain.decision import Decision
 from vicinal.domain.ids import EndpointId, RequestId
 from vicinal.domain.lane import Lane
+from vicinal.domain.passed_by import PassedBy
 from vicinal.domain.plan import Leg, Plan
 from vicinal.domain.request import Request
 from vicinal.domain.reuse import Reuse
@@ -39,7 +40,8 @@ class Tracked:
 
     `leg` is None while nothing is under way. `first_decision` is the plan that began the attempt, `decision` the last
     one made in it. `expected` lists the slots on which the index counts this request's blocks as filling.
-    `lane` is None until it matters; `aged` says that it took a turn of a higher band.
+    `lane` is None until it matters; `aged` says that it took a turn of a higher band. `held_for` is what it waited for
+    when it was held last, `passed_by` who had turns meanwhile.
     `concurrent`: both legs left together; `leg` is then the decoding one, and `prefill_done_s` tells of the other.
     `pulling` is the plan whose decode endpoint has yet to pull what the plan says it lacks.
     """
@@ -52,6 +54,8 @@ class Tracked:
     held_s: float = 0.0
     lane: Lane | None = None
     aged: bool = False
+    held_for: str = ""
+    passed_by: PassedBy | None = None
     first_token_s: float | None = None
     attempt: int = 0
     plan: Plan | None = None

@@ -16,9 +16,11 @@ from vicinal.domain.verdict import Rule
 from vicinal.flow.closed import Closed
 from vicinal.flow.gate import opens_s
 from vicinal.flow.made import make_flow
+from vicinal.flow.passing import Passing
 from vicinal.scheduler.cycle import Cycle, Placed
 from vicinal.scheduler.early import FORECASTS, EarlyRejection, patience_until_s
 from vicinal.scheduler.filters import Filtered
+from vicinal.scheduler.kept import Kept
 from vicinal.scheduler.refusal import passes
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.scheduler.tracked import Tracked
@@ -37,6 +39,8 @@ class Turns:
     ) -> None:
         self.flow = make_flow(settings.flow, settings.held_max, settings.tenants, self._reusable_tokens)
         self.early = EarlyRejection(state, cost, self.flow, FORECASTS[settings.early_rejection])
+        self.passing = Passing()
+        self.kept = Kept()
         self._state = state
         self._cost = cost
         self._cycle = cycle
@@ -74,6 +78,7 @@ class Turns:
         if self.early.refuses:
             last_s = max(now, patience_until_s(waiting) - waiting.prefill_s)
             waiting = replace(waiting, until_s=min(waiting.until_s, last_s))
+        self.passing.waits(tracked.request)
         return self.flow.add(waiting)
 
     def _waiting(self, tracked: Tracked, now: float) -> Waiting:
@@ -88,9 +93,16 @@ class Turns:
             request.tenant if self._tenants.reserves(request.tenant) else "",
         )
 
-    def leave(self, request_id: RequestId) -> None:
+    def leave(self, tracked: Tracked) -> None:
         """It waits no longer, for whatever reason. Does nothing for one that does not wait."""
-        self.flow.remove(request_id)
+        waiting = self.flow.remove(tracked.id)
+        if waiting is None:
+            return
+        what_for = self.kept.what_for(waiting, self._state.ledger)
+        tracked.held_for = "" if what_for is None else what_for.words
+        tracked.passed_by = self.passing.leaves(tracked.request)
+        if not self.flow.waiting_for(tracked.request.model):
+            self.kept.forget(tracked.request.model)
 
     def taken(self, now: float) -> Iterator[tuple[Tracked, Placed | Filtered]]:
         """Whose turn it is, one after the other: with a place, or with what refuses it for good. Each must have been
@@ -104,6 +116,7 @@ class Turns:
         while True:
             if not closed.lane(Lane.LONG) and self._enough_long(model, now):
                 closed.close_lane(Lane.LONG)
+                self.kept.note_long(model)
             turn = self.flow.next(model, closed, self._begins_s(now), now)
             if turn is None:
                 return
@@ -113,7 +126,9 @@ class Turns:
             out = self._plan(tracked, now)
             if isinstance(out, Placed) or not passes(out):
                 yield tracked, out
-            elif Rule.SATURATED in out.rules:
+                continue
+            self.kept.note(waiting, out)
+            if Rule.SATURATED in out.rules:
                 closed.close_pool(waiting.pool, Lane)
                 self._note_opening(out)
             else:
@@ -125,6 +140,7 @@ class Turns:
         if tracked.lane is Lane.LONG:
             self._long[request.id] = request.model
         if tracked.attempt == 1 and request.copy_to is None:
+            self.passing.had_turn(request)
             cached_tokens = placed.decision.chosen.plan.cached_tokens
             self.flow.sent(request, cached_tokens, placed.compute_s, aged=tracked.aged)
 

@@ -35,6 +35,8 @@ def validate(scheduler: Scheduler) -> None:
             raise BrokenInvariantError(f"{tracked.id} is {tracked.state}, which the queue of held requests contradicts")
         if tracked.state is State.HELD and tracked.expected:
             raise BrokenInvariantError(f"{tracked.id} is held and has blocks on their way")
+    if len(scheduler.turns.passing) != len(scheduler.turns.flow):
+        raise BrokenInvariantError(f"{len(scheduler.turns.passing)} requests note who passes them by, others wait")
     wanted = {slot for tracked in requests.values() for slot in tracked.expected}
     filling = set(slots_of(scheduler.state.index.planned()))
     if filling - wanted:
