@@ -1,5 +1,6 @@
 """What waits in one band of one model: a queue per lane and tenant."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -56,6 +57,11 @@ class BandQueue:
         tenant that fairness picks; of both lanes the older one, because how many long ones run is bounded elsewhere."""
         heads = [head for lane in Lane if (head := self._next_in(lane, closed, begins_s)) is not None]
         return min(heads, key=lambda head: head.since_s, default=None)
+
+    def heads(self, lane: Lane) -> list[Waiting]:
+        """Of each tenant, whose turn it is among its own, as long as that one can be in time. To look changes nothing:
+        nobody is found late by it."""
+        return [queue.head(-math.inf) for queue in self._lanes[lane].values()]
 
     def _next_in(self, lane: Lane, closed: Closed, begins_s: float) -> Waiting | None:
         if closed.lane(lane):

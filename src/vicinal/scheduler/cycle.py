@@ -79,11 +79,9 @@ class Cycle:
         out = filtered(request, view, tracked.tried, self._local_prefill, self._reserves)
         if request.copy_to is not None:
             return self._choose_copy(request, out)
-        if not out.can_serve:
-            return out
-        limit_s = self._limit_s(out.view)
-        if all_saturated(out.entry, out.view, limit_s):
-            return out.saturated(limit_s)
+        kept = self._kept(out)
+        if kept is not None:
+            return kept
         match = self._match(request)
         table = self._cost.table(request, view, match.expected, out.masks, _below(match))
         ranking = Ranking(table, RANKED)
@@ -95,6 +93,16 @@ class Cycle:
             choice = self._policy.choose_whole(request, table, ranking, self._chance)
         leg = Leg.WHOLE if choice.i == table.local_row else Leg.PREFILL
         return Chosen(leg, table, match, out, ranking, choice)
+
+    def keeps(self, tracked: Tracked, now: float) -> Filtered | None:
+        """What would keep it from being placed now, as far as that does not depend on pairs; None for nothing."""
+        return self._kept(filtered(tracked.request, self._state.view(now), tracked.tried, self._local_prefill))
+
+    def _kept(self, out: Filtered) -> Filtered | None:
+        if not out.can_serve:
+            return out
+        limit_s = self._limit_s(out.view)
+        return out.saturated(limit_s) if all_saturated(out.entry, out.view, limit_s) else None
 
     def _choose_copy(self, request: Request, out: Filtered) -> Chosen | Filtered:
         """The cheapest holder, whatever the policy: a policy's rule, and its state, are about requests of clients."""

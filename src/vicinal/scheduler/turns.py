@@ -17,6 +17,7 @@ from vicinal.flow.closed import Closed
 from vicinal.flow.gate import opens_s
 from vicinal.flow.made import make_flow
 from vicinal.flow.passing import Passing
+from vicinal.scheduler.awaited import ITS_TURN, LONG_ENDS, Awaited, awaited
 from vicinal.scheduler.cycle import Cycle, Placed
 from vicinal.scheduler.early import FORECASTS, EarlyRejection, patience_until_s
 from vicinal.scheduler.filters import Filtered
@@ -133,6 +134,13 @@ class Turns:
                 self._note_opening(out)
             else:
                 closed.close_pool(waiting.pool, [waiting.lane])
+
+    def what_for(self, waiting: Waiting, now: float) -> Awaited:
+        """What a request that waits would need now if it had the turn. Changes nothing and draws no chance."""
+        if waiting.lane is Lane.LONG and self._enough_long(waiting.request.model, now):
+            return LONG_ENDS
+        out = self._cycle.keeps(self._requests[waiting.request.id], now)
+        return ITS_TURN if out is None else awaited(out, self._state.ledger)
 
     def sent(self, tracked: Tracked, placed: Placed) -> None:
         """It is sent off; the first time, that is service for its tenant."""

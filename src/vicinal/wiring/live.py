@@ -32,6 +32,7 @@ from vicinal.wire.capture import VERSION, CaptureHeader, CaptureWriter
 from vicinal.wiring.access import AccessRenewal, admin_ring, open_doors
 from vicinal.wiring.core import check, make_scheduler
 from vicinal.wiring.fronts import Core, Front, HereFront
+from vicinal.wiring.queues import queue_gauges
 from vicinal.wiring.served import check_models, check_salts, limits, served
 from vicinal.wiring.shown import shown_groups, shown_state
 from vicinal.wiring.shown_tenants import shown_tenants
@@ -104,6 +105,7 @@ class LiveSystem:
         )
         self.gateway.connect(self.driver)
         self._front = front(self)
+        self.metrics.flow.follow(lambda: queue_gauges(self.scheduler, clock.now()), tuple)
         self.metrics.count(
             "prefix_second_looks", "Reuse that was unexplained at first", lambda: self.scheduler.selfcheck.counts
         )

@@ -10,6 +10,7 @@ from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.tier import Tier
 from vicinal.kvindex.groups import Copy, Group
 from vicinal.scheduler.scheduler import Scheduler
+from vicinal.wiring.queues import shown_queues
 
 
 def shown_state(scheduler: Scheduler, fleet: Iterable[Endpoint], now: float) -> Mapping[str, Any]:
@@ -24,6 +25,7 @@ def shown_state(scheduler: Scheduler, fleet: Iterable[Endpoint], now: float) -> 
         "prefill_price_s_per_s": scheduler.cost.posted_price(view),
         "blocks_known": len(state.index),
         "pairs_avoided": scheduler.blame.pairs.avoided(),
+        **shown_queues(scheduler, now),
         "endpoints": [
             {
                 "id": endpoint.id,
