@@ -59,6 +59,7 @@ class RelayRig:
             asyncio.get_running_loop().time,
             wait_s=10.0,
             waiting_max=10,
+            chance=lambda: 0.0,
         )
         side = RelaySide(self.fleets.append, self.by_text.append, lambda: self.counts)
         self.link = CoreConnection(path, Hello(name, 1, version), self.submissions, side)

@@ -30,7 +30,12 @@ class Rig:
         self.sent: list[tuple[Any, int]] = []
         self.renamed: dict[RequestId, Request | None] = {}
         self.submissions = Submissions(
-            self.performed.append, self.renamed.get, lambda: self.now, wait_s=10.0, waiting_max=waiting_max
+            self.performed.append,
+            self.renamed.get,
+            lambda: self.now,
+            wait_s=10.0,
+            waiting_max=waiting_max,
+            chance=lambda: 0.25,
         )
 
     def core(self) -> None:
@@ -89,6 +94,7 @@ def test_new_requests_wait_for_a_core_in_order_and_are_refused_when_it_does_not_
     assert rig.submissions.waiting == 3
     (refused,) = rig.performed
     assert (refused.request_id, refused.outcome.ending) == ("d", Ending.NO_CORE)
+    assert refused.outcome.retry_after_s == 12.5, "once to twice what it would have waited"
     rig.submissions.post(ClientGone(RequestId("b")))
     rig.now = 5.0
     rig.submissions.expire()

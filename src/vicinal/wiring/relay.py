@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class RelaySystem:
             asyncio.get_running_loop().time,
             wait_s=config.server.core_wait_s,
             waiting_max=config.scheduler.queue_max,
+            chance=random.random,
         )
         self.gateway.connect(self.submissions)
         side = RelaySide(self.gateway.replace_endpoints, self._match_by_text, self._counts)

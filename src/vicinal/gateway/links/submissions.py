@@ -54,7 +54,8 @@ class Submissions:
     and returns it, None when it is over.
 
     Without a core, `waiting_max` requests wait up to `wait_s` wall seconds; the next one and the late ones are refused.
-    `counts` has how many waited, were submitted again, and were refused.
+    They are told to come back after once to twice that, by `chance` (0 to 1). `counts` has how many waited, were
+    submitted again, and were refused.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Submissions:
         *,
         wait_s: float,
         waiting_max: int,
+        chance: Callable[[], float],
     ) -> None:
         self.counts = Counter(waited=0, submitted_again=0, refused=0)
         self._perform = perform
@@ -72,6 +74,7 @@ class Submissions:
         self._now = now
         self._wait_s = wait_s
         self._waiting_max = waiting_max
+        self._chance = chance
         self._open: dict[RequestId, _Open] = {}
         self._waiting: dict[RequestId, None] = {}
         self._numbers = count(1)
@@ -215,7 +218,8 @@ class Submissions:
     def _refuse(self, request_id: RequestId, reason: str) -> None:
         self.counts["refused"] += 1
         self._close(request_id)
-        self._perform(Answer(request_id, Outcome(Ending.NO_CORE, reason, self._wait_s)))
+        again_s = self._wait_s * (1.0 + self._chance())  # those who are refused together come back one by one
+        self._perform(Answer(request_id, Outcome(Ending.NO_CORE, reason, again_s)))
 
     def _close(self, request_id: RequestId) -> _Open | None:
         self._waiting.pop(request_id, None)
