@@ -128,9 +128,6 @@ class Flow:
         """A request that was sent off is over, and this is how long its answer was."""
         self.band(request).fairness.correct(request, output_tokens)
 
-    def weight(self, tenant: TenantId) -> float:
-        return self._rules.weight(tenant)
-
     def band(self, request: Request) -> BandQueue:
         return self._of(request.model).bands[request.band]
 

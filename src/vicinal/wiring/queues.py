@@ -96,7 +96,7 @@ def _row(
         "held": head.held,
         "oldest_s": now - head.oldest_since_s,
         "service": head.service,
-        "weight": turns.flow.weight(request.tenant),
+        "weight": scheduler.settings.tenants.weight(request.tenant, request.model),
         "in_flight": in_flight.get((request.model, request.tenant), 0),
         "next": not before,
         "waits_for": f"its turn: {before} goes first" if before else str(turns.what_for(head.waiting, now)),
