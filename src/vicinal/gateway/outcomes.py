@@ -27,7 +27,7 @@ Whose doing it is says who can change something:
 |---|---|
 | `{Fault.NOBODY}` | nothing is wrong |
 | `{Fault.CLIENT}` | whoever sends the request |
-| `{Fault.TENANT}` | its tenant used up what it may: wait, or ask for a larger quota |
+| `{Fault.TENANT}` | its tenant used up what it may: wait, or ask for a larger quota ([tenants.md](tenants.md)) |
 | `{Fault.FLEET}` | the operator: the engines have no room, or do not answer |
 | `{Fault.ENGINE}` | the operator: an engine failed; its own log has its words, under the request's id |
 | `{Fault.GATEWAY}` | the operator: vicinal's own log has more |

@@ -96,7 +96,8 @@ class Cycle:
 
     def keeps(self, tracked: Tracked, now: float) -> Filtered | None:
         """What would keep it from being placed now, as far as that does not depend on pairs; None for nothing."""
-        return self._kept(filtered(tracked.request, self._state.view(now), tracked.tried, self._local_prefill))
+        view = self._state.view(now)
+        return self._kept(filtered(tracked.request, view, tracked.tried, self._local_prefill, self._reserves))
 
     def _kept(self, out: Filtered) -> Filtered | None:
         if not out.can_serve:
