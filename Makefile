@@ -43,10 +43,11 @@ test-engines: env
 bench-peers:
 	PYTHON=$(PYTHON) sh tests/bench/install_peers.sh
 
-# Takes about an hour of two cores and the public traces (VICINAL_TRACES). Claims that do not hold are results too.
+# Takes about an hour and a half of two cores and the public traces (VICINAL_TRACES). Claims that do not hold are results too.
 results: env
 	cp docs/results.head.md docs/results.md
-	for name in mooncake_fig5 netkv stale_information knee prices every_policy; do \
+	for name in mooncake_fig5 netkv stale_information knee prices every_policy isolation fairness starvation overload \
+	  head_of_line early_rejection; do \
 	  $(BIN)/vicinal scenario $$name --seeds 3 --markdown >> docs/results.md || test $$? = 1 || exit 1; echo >> docs/results.md; done
 
 lock:

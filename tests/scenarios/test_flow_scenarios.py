@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vicinal.scenarios import fairness, head_of_line, isolation, starvation
+from vicinal.scenarios import early_rejection, fairness, head_of_line, isolation, starvation
 from vicinal.scenarios.fairness_of_clients import _difference
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.over_time import goodput_between, recovery_s, service_gaps, share_good_between, widest_gap
@@ -41,11 +41,13 @@ def test_goodput_and_recovery_are_read_off_windows():
     assert share_good_between(run, 4.0, 6.0) == 0.5
     assert share_good_between(Shown(seen(arrived=[0, 0], good=[0, 0])), 0.0, 2.0) == 1.0
     # The overload ends at 10; windows 10 to 12 are bad, 13 is half good, all are good from 14 on.
-    assert recovery_s(run, 10.0, 20.0, over_s=2.0, usual=0.75) == 3.0
-    assert recovery_s(run, 10.0, 20.0, over_s=2.0, usual=0.9) == 4.0
-    assert recovery_s(run, 14.0, 20.0, over_s=2.0, usual=0.9) == 0.0
+    control = Shown(seen(arrived=[2] * 20, good=[2] * 20))
+    assert recovery_s(run, control, 10.0, 20.0, over_s=2.0, share=0.75) == 3.0
+    assert recovery_s(run, control, 10.0, 20.0, over_s=2.0, share=0.9) == 4.0
+    assert recovery_s(run, control, 14.0, 20.0, over_s=2.0, share=0.9) == 0.0
+    assert recovery_s(run, run, 10.0, 20.0, over_s=2.0) == 0.0
     never = Shown(seen(arrived=[2] * 20, good=[2] * 10 + [0] * 10))
-    assert recovery_s(never, 10.0, 20.0, over_s=2.0, usual=0.9) == float("inf")
+    assert recovery_s(never, control, 10.0, 20.0, over_s=2.0, share=0.9) == float("inf")
 
 
 def test_differences_of_service():
@@ -112,3 +114,14 @@ def test_short_and_long_prompts_are_told_apart_by_nothing_but_their_names():
     assert set(result.services) == {"short", "long"}
     assert result.services["long"].tokens / result.services["long"].requests > 40_000
     assert result.services["short"].tokens / result.services["short"].requests < 4_000
+
+
+@pytest.mark.mission("B6")
+def test_rejection_by_current_load_swings_more_than_by_prediction(laboratory):
+    report = early_rejection.of_size(laboratory, early_rejection.Size(seconds=60.0, warm_s=20.0))
+    now, then = (report.arms[name] for name in ("by current load", "by prediction"))
+    assert now["decode_swing"] > then["decode_swing"]
+    assert then["goodput"] > now["goodput"]
+    assert {line for plot in report.plots for line in plot.lines} == {
+        f"{role}, {name}" for role in ("prefill", "decode") for name in ("by current load", "by prediction")
+    }

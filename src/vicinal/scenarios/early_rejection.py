@@ -1,10 +1,10 @@
 """`early_rejection`: prefill and decode that swing against each other, and how a prediction calms them.
 
-A prefill pool and a decode pool past capacity, with answers that take many seconds. Who is refused at arrival by how
-loaded the decode pool is *now* is judged by the load of requests that came long before: while it is full nobody is let
-in, the prefill pool runs dry, the decode pool empties, everybody is let in at once, and so on. Mooncake (Qin et al.,
-FAST'25, section 7) met this oscillation, and refuses by the load that is predicted for the time when the prefill will
-end. Measured are the swing of both loads (standard deviation over mean) and how they go together (correlation).
+A prefill pool and a smaller decode pool, past capacity, with prompts that take a second. Who is refused at arrival by
+how loaded the decode pool is *now* is judged by requests that came long before: while it is full nobody is let in, the
+prefill pool runs dry, the decode pool empties, everybody is let in at once, and so on. Mooncake (Qin et al., FAST'25,
+section 7) met this oscillation, and refuses by the load that is predicted for the time when the prefill will end.
+Measured are the swing of both loads (standard deviation over mean) and how they go together (correlation).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,26 @@ from vicinal.sim.result import Result
 from vicinal.wiring.runs import Run, Work
 from vicinal.wiring.simulated import Physics
 
-CLUSTER = "racks=1,prefill=2,decode=2,block_tokens=64"
-SOURCE = "tenants:names=a,rates={rate:g},text_tokens=6000,output_tokens=1200"
+CLUSTER = "racks=1,prefill=4,decode=1,block_tokens=64"
+SOURCE = "tenants:names=a,rates={rate:g},text_tokens=24000,text_sigma=0.2,output_tokens=400,output_sigma=0.3"
+"""Four endpoints prefill 3.3 such prompts per second. The other one decodes about 16 at a time within the objective
+below, for 6 s each: 2.7 per second. What prefills, and waits to within its objective of 5 s, is as many again."""
 MODES = {"none": "none", "by current load": "current", "by prediction": "predicted"}
-CONFIG = '[flow]\nearly_rejection = "{mode}"\n'
+CONFIG = """
+[[service]]
+name = "interactive"
+band = "interactive"
+tpot_objective_s = 0.016
+[flow]
+early_rejection = "{mode}"
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
     """Requests per second, seconds, and how many at the beginning do not count."""
 
-    rate_per_s: float = 16.0
+    rate_per_s: float = 6.0
     seconds: float = 360.0
     warm_s: float = 60.0
     window_s: float = 1.0
@@ -74,7 +83,7 @@ def of_size(laboratory: Laboratory, size: Size) -> Report:
             at_least(
                 "swing of prefill load, by current load ÷ by prediction",
                 number(now, "prefill_swing") / number(then, "prefill_swing"),
-                1.5,
+                1.2,
             ),
             at_most("by current load: correlation of the two loads (against each other)", number(now, "phase"), 0.0),
             at_least("goodput, by prediction ÷ by current load", number(then, "goodput") / number(now, "goodput"), 1.0),

@@ -1,8 +1,9 @@
 """`head_of_line`: what a few very long prompts do to the short ones behind them, with lanes and without.
 
 Short chats with a very long prompt in a hundred, lengths as in the workload `short_and_long`, from one tenant and in
-one band, so that nothing but lanes can tell them apart. A long prefill takes an endpoint for seconds; lanes bound on
-how many endpoints that may happen at once.
+one band, so that nothing but lanes can tell them apart. Long ones come in bursts: a few are no trouble, because a
+choice of endpoints goes around them, and many at once leave nowhere to go. A long prefill takes an endpoint for
+seconds; lanes bound on how many endpoints that may happen at once.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from vicinal.wiring.simulated import Physics
 CLUSTER = "racks=1,prefill=4,decode=4,block_tokens=64"
 SOURCE = (
     "tenants:names=a/a,services=short/long,rates={short:g}/{long:g},text_tokens=549/81920,text_sigma=1.22/0.2,"
-    "output_tokens=129,output_sigma=1,tokens_most=126195"
+    "output_tokens=129,output_sigma=1,tokens_most=126195,cv=1/4"
 )
 KINDS = "".join(
     f'[[service]]\nname = "{name}"\nband = "interactive"\nwait_s_max = 120.0\n' for name in ("short", "long")
@@ -32,7 +33,7 @@ ON_ARM, OFF_ARM = "lanes", "no lanes"
 class Size:
     """Requests per second, the share of them that is long, and seconds."""
 
-    rate_per_s: float = 30.0
+    rate_per_s: float = 24.0
     long_share: float = 0.008
     seconds: float = 240.0
 

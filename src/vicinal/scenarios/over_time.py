@@ -31,15 +31,23 @@ def share_good_between(result: Result, from_s: float, until_s: float) -> float:
     return sum(_part(seen.good, seen.window_s, from_s, until_s)) / arrived if arrived else 1.0
 
 
-def recovery_s(result: Result, end_s: float, until_s: float, *, over_s: float, usual: float) -> float:
-    """Seconds after `end_s` from which on every stretch of `over_s` that begins before `until_s` has a share of good
-    arrivals of `usual` or more. Infinite when it never comes to that."""
+def recovery_s(
+    result: Result, control: Result, end_s: float, until_s: float, *, over_s: float = 10.0, share: float = 0.9
+) -> float:
+    """Seconds after `end_s` from which on every stretch of `over_s` that ends by `until_s` has at least `share` of the
+    good arrivals that it has in `control`, a run of the same requests without what ended. Infinite when it never comes
+    to that."""
     step_s = timeline(result).window_s
     starts_s = np.arange(end_s, until_s - over_s + step_s / 2, step_s)
-    bad = [at_s for at_s in starts_s if share_good_between(result, at_s, at_s + over_s) < usual]
+    bad = [at_s for at_s in starts_s if _good(result, at_s, over_s) < share * _good(control, at_s, over_s)]
     if not bad:
         return 0.0
     return float(bad[-1]) + step_s - end_s if bad[-1] < starts_s[-1] else inf
+
+
+def _good(result: Result, from_s: float, over_s: float) -> int:
+    seen = timeline(result)
+    return sum(_part(seen.good, seen.window_s, from_s, from_s + over_s))
 
 
 def service_gaps(service: Mapping[str, Sequence[float]], weights: Mapping[str, float], one: str, other: str) -> Floats:

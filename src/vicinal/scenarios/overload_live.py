@@ -11,12 +11,13 @@ from vicinal.scenarios.knees import best_knee
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.live import Lived, LiveLaboratory, LiveRun, clock_debt, worth
 from vicinal.scenarios.over_time import recovery_s
-from vicinal.scenarios.overload import CLIENTS, SOURCE, TIMES, USUAL
+from vicinal.scenarios.overload import CLIENTS, EARLY, SOURCE, TIMES, USUAL
 from vicinal.scenarios.report import Report, Verdict, at_least, at_most
 from vicinal.wiring.parallel import Workers
 from vicinal.wiring.runs import Run, Work
 from vicinal.wiring.simulated import Physics, Truth
 
+KNEE, ALONE = "live: at the knee", "live: the usual load alone"
 CLUSTER = "racks=2,prefill=2,decode=2"
 """What the embedded cluster is, for the search for its knee in virtual time."""
 
@@ -47,6 +48,7 @@ def of_size(laboratory: LiveLaboratory, size: Size) -> Report:
             Laboratory(1, here, None, laboratory.say),
             Run(
                 cluster=CLUSTER,
+                config=EARLY,
                 work=Work(source=f"{alone},rates=1", limit=size.knee_requests),
                 physics=Physics(truth=Truth.FIT, noise=0.0),
             ),
@@ -59,17 +61,23 @@ def of_size(laboratory: LiveLaboratory, size: Size) -> Report:
     whole_s = end_s + size.after_s
     rates = f"{USUAL * knee:.6g}/{(TIMES - USUAL) * knee:.6g}"
     pressed = f"{SOURCE},rates={rates},from_s=0/{size.before_s:g},for_s=0/{size.over_s:g}"
-    runs = {"live: at the knee": LiveRun(work=f"{alone},rates={knee:.6g}", duration_s=whole_s)} | {
-        f"live: overload, clients {name}": LiveRun(work=pressed, duration_s=whole_s, returns=returns)
+    runs = {
+        KNEE: LiveRun(work=f"{alone},rates={knee:.6g}", duration_s=whole_s, config=EARLY),
+        ALONE: LiveRun(work=f"{alone},rates={USUAL * knee:.6g}", duration_s=whole_s, config=EARLY),
+    } | {
+        f"live: overload, clients {name}": LiveRun(work=pressed, duration_s=whole_s, config=EARLY, returns=returns)
         for name, returns in CLIENTS.items()
     }
     arms = laboratory.arms(runs, "overload, live")
-    usual = _good_per_s(arms["live: at the knee"], size.before_s, end_s)
+    usual = _good_per_s(arms[KNEE], size.before_s, end_s)
     verdicts: list[Verdict] = []
     for name, each in arms.items():
-        if name == "live: at the knee":
+        if name in (KNEE, ALONE):
             continue
-        back = max(recovery_s(one.result, end_s, whole_s, over_s=10.0, usual=0.9) for one in each)
+        back = max(
+            recovery_s(one.result, control.result, end_s, whole_s)
+            for one, control in zip(each, arms[ALONE], strict=True)
+        )
         verdicts += [
             at_least(
                 f"{name}: goodput ÷ that at the knee", _good_per_s(each, size.before_s + 10.0, end_s) / usual, 0.95

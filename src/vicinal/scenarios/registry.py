@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
+from vicinal.scenarios.early_rejection import early_rejection
 from vicinal.scenarios.every_policy import every_policy
 from vicinal.scenarios.fairness import fairness
 from vicinal.scenarios.head_of_line import head_of_line
@@ -37,6 +38,7 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
         "starvation": starvation,
         "overload": overload,
         "head_of_line": head_of_line,
+        "early_rejection": early_rejection,
     }
 )
 
