@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from vicinal.domain.decision import Observation
-from vicinal.observe.flow_metrics import DETAILS_MAX, LevelGauge, QueueGauge
+from vicinal.observe.flow_metrics import DETAILS_MAX, QueueGauge
 from vicinal.observe.metrics import TENANTS_MAX, Metrics
 
 MakeObservation = Callable[..., Observation]
@@ -72,15 +72,12 @@ def test_neither_tenants_nor_details_make_series_without_end(make_observation: M
     assert found["refusals_total{detail=other,ending=overloaded}"] == 3 * TENANTS_MAX - DETAILS_MAX
 
 
-@pytest.mark.mission("B7")
-def test_queues_and_levels_are_read_when_they_are_asked_for() -> None:
+@pytest.mark.mission("B4")
+def test_queues_are_read_when_they_are_asked_for() -> None:
     metrics, queues = Metrics(), [QueueGauge("batch", "short", 4, 2.5)]
-    levels = [LevelGauge("endpoint", "p0", 2), LevelGauge("model", "m", 1)]
-    metrics.flow.follow(lambda: queues, lambda: levels)
+    metrics.flow.follow(lambda: queues)
     found = values(metrics)
     assert found["held_requests{band=batch,lane=short}"] == 4
     assert found["held_oldest_seconds{band=batch,lane=short}"] == 2.5
-    assert found["pressure_level{name=p0,of=endpoint}"] == 2
-    assert found["pressure_level{name=m,of=model}"] == 1
     queues.clear()
     assert not any(name.startswith("held_requests") for name in values(metrics))

@@ -1,6 +1,6 @@
 """What is counted of flow: how long requests were held, what was refused and why, and each tenant's share of it.
 
-What was is counted as requests end; what is (queues, levels of pressure) is read when a page is asked for.
+What was is counted as requests end; what is (queues) is read when a page is asked for.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,14 +26,6 @@ class QueueGauge(Struct, frozen=True):
     lane: str
     held: int
     oldest_s: float
-
-
-class LevelGauge(Struct, frozen=True):
-    """How much pressure an endpoint, or a model as a whole, is under: 0 normal, 1 soft, 2 hard."""
-
-    of: str
-    name: str
-    rank: int
 
 
 class FlowMetrics:
@@ -72,9 +64,9 @@ class FlowMetrics:
             if seen.output_tokens is not None:
                 self._tokens.inc(tenant, "output", by=seen.output_tokens)
 
-    def follow(self, queues: Callable[[], Iterable[QueueGauge]], levels: Callable[[], Iterable[LevelGauge]]) -> None:
-        """Ask these at each exposition."""
-        self._now.queues, self._now.levels = queues, levels
+    def follow(self, queues: Callable[[], Iterable[QueueGauge]]) -> None:
+        """Ask this at each exposition."""
+        self._now.queues = queues
 
 
 class _Now(Collector):
@@ -82,7 +74,6 @@ class _Now(Collector):
 
     def __init__(self) -> None:
         self.queues: Callable[[], Iterable[QueueGauge]] = tuple
-        self.levels: Callable[[], Iterable[LevelGauge]] = tuple
 
     def collect(self) -> Iterator[Metric]:
         held = GaugeMetricFamily("vicinal_held_requests", "Requests that are held now", labels=("band", "lane"))
@@ -92,9 +83,4 @@ class _Now(Collector):
         for queue in self.queues():
             held.add_metric((queue.band, queue.lane), queue.held)
             oldest.add_metric((queue.band, queue.lane), queue.oldest_s)
-        pressure = GaugeMetricFamily(
-            "vicinal_pressure_level", "0 normal, 1 soft, 2 hard, of endpoints and models", labels=("of", "name")
-        )
-        for level in self.levels():
-            pressure.add_metric((level.of, level.name), level.rank)
-        yield from (held, oldest, pressure)
+        yield from (held, oldest)

@@ -105,7 +105,7 @@ class LiveSystem:
         )
         self.gateway.connect(self.driver)
         self._front = front(self)
-        self.metrics.flow.follow(lambda: queue_gauges(self.scheduler, clock.now()), tuple)
+        self.metrics.flow.follow(lambda: queue_gauges(self.scheduler, clock.now()))
         self.metrics.count(
             "prefix_second_looks", "Reuse that was unexplained at first", lambda: self.scheduler.selfcheck.counts
         )
