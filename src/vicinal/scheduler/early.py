@@ -18,6 +18,7 @@ from vicinal.domain.ids import ModelId, RequestId
 from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.request import Request
 from vicinal.flow.admission.current import current
+from vicinal.flow.admission.margin import Margin
 from vicinal.flow.admission.name import EarlyName
 from vicinal.flow.admission.outlook import Forecast, Outlook
 from vicinal.flow.admission.predicted import predicted
@@ -39,10 +40,12 @@ def patience_until_s(waiting: Waiting) -> float:
 
 @dataclass(slots=True)
 class _Decodes:
-    """Of one model: when each of those that decode began, and how long it takes on average."""
+    """Of one model: when each of those that decode began, how long it takes on average, and how wrong forecasts of
+    first tokens were."""
 
     began_s: dict[RequestId, float] = field(default_factory=dict)
     mean_s: float = 0.0
+    margin: Margin = field(default_factory=Margin)
 
 
 class EarlyRejection:
@@ -68,8 +71,12 @@ class EarlyRejection:
 
     def began(self, tracked: Tracked, now: float) -> None:
         """Its first token is there, or is taken to be."""
-        if self._forecast is not None:
-            self._of(tracked.request.model).began_s.setdefault(tracked.id, now)
+        if self._forecast is None:
+            return
+        decodes = self._of(tracked.request.model)
+        decodes.began_s.setdefault(tracked.id, now)
+        if tracked.forecast_ttft_s is not None and tracked.first_token_s is not None:
+            decodes.margin.observe(tracked.forecast_ttft_s, tracked.first_token_s - tracked.arrived_s)
 
     def ended(self, tracked: Tracked, now: float) -> None:
         """It is over, however it ended and whether or not it decoded."""
@@ -79,21 +86,24 @@ class EarlyRejection:
             gain = MEAN_GAIN if decodes.mean_s else 1.0
             decodes.mean_s += gain * (now - began_s - decodes.mean_s)
 
-    def refusal(self, waiting: Waiting, now: float) -> Outcome | None:
-        """The outcome of a newcomer that cannot be served in time, to come back when it could."""
+    def refusal(self, tracked: Tracked, waiting: Waiting, now: float) -> Outcome | None:
+        """The outcome of a newcomer that cannot be served in time, to come back when it could. What was forecast for
+        one that is let in is noted."""
         if self._forecast is None or waiting.request.copy_to is not None:
             return None
         request = waiting.request
         patience_s = patience_until_s(waiting) - waiting.since_s
         seen = self._forecast(self._outlook(waiting, now))
-        if seen.ttft_s > patience_s:
-            words = f"its first token would come after {seen.ttft_s:.1f} s, and should within {patience_s:.1f} s"
-            return Outcome(Ending.TOO_LATE, words, seen.ttft_s - patience_s, "ttft")
+        ttft_s = seen.ttft_s + self._of(request.model).margin.seconds
+        if ttft_s > patience_s:
+            words = f"its first token would come after up to {ttft_s:.1f} s, and should within {patience_s:.1f} s"
+            return Outcome(Ending.TOO_LATE, words, ttft_s - patience_s, "ttft")
         objective_s = request.service.tpot_objective_s
         if seen.tpot_s > objective_s:
             pace = "would find no room" if np.isinf(seen.tpot_s) else f"would take {seen.tpot_s * 1e3:.0f} ms per token"
             words = f"its decode {pace}, and should take {objective_s * 1e3:.0f} ms"
             return Outcome(Ending.TOO_LATE, words, seen.ttft_s, "tpot")
+        tracked.forecast_ttft_s = seen.ttft_s
         return None
 
     def _outlook(self, waiting: Waiting, now: float) -> Outlook:

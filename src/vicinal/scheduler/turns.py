@@ -70,7 +70,7 @@ class Turns:
 
     def refused_early(self, tracked: Tracked, now: float) -> Outcome | None:
         """What to tell a newcomer that cannot be served in time."""
-        return self.early.refusal(self._waiting(tracked, now), now) if self.early.refuses else None
+        return self.early.refusal(tracked, self._waiting(tracked, now), now) if self.early.refuses else None
 
     def wait(self, tracked: Tracked, now: float) -> Waiting | None:
         """It waits from now on. Returns whoever has no place in the queue any more: another, or itself. Where late
