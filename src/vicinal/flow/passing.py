@@ -5,12 +5,15 @@ passed it by.
 """
 
 from dataclasses import dataclass, field
+from operator import sub
+from typing import NamedTuple
 
 from vicinal.domain.band import Band
 from vicinal.domain.ids import ModelId, RequestId, TenantId
 from vicinal.domain.passed_by import PassedBy
 from vicinal.domain.request import Request
 
+_BANDS = len(Band)
 _Flow = tuple[ModelId, Band, TenantId]
 
 
@@ -22,8 +25,9 @@ class _Turns:
     given: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(NamedTuple):
+    """Turns given so far: in each band, and in one's own flow."""
+
     by_band: tuple[int, ...]
     own: int
 
@@ -41,7 +45,10 @@ class Passing:
 
     def waits(self, request: Request) -> None:
         """From now on, until `leaves`."""
-        turns = self._flows.setdefault(_flow(request), _Turns())
+        flow = _flow(request)
+        turns = self._flows.get(flow)
+        if turns is None:
+            turns = self._flows[flow] = _Turns()
         turns.waiting += 1
         self._marks[request.id] = _Mark(tuple(self._bands(request.model)), turns.given)
 
@@ -62,7 +69,7 @@ class Passing:
         flow = _flow(request)
         turns = self._flows[flow]
         rank = request.band.rank
-        since = [now - then for now, then in zip(self._bands(request.model), mark.by_band, strict=True)]
+        since = list(map(sub, self._bands(request.model), mark.by_band))
         own = turns.given - mark.own
         turns.waiting -= 1
         if not turns.waiting:
@@ -72,7 +79,10 @@ class Passing:
         return PassedBy(sum(since[:rank]), sum(since[rank + 1 :]), since[rank] - own, own)
 
     def _bands(self, model: ModelId) -> list[int]:
-        return self._by_band.setdefault(model, [0] * len(Band))
+        bands = self._by_band.get(model)
+        if bands is None:
+            bands = self._by_band[model] = [0] * _BANDS
+        return bands
 
 
 def _flow(request: Request) -> _Flow:
