@@ -110,6 +110,11 @@ async def test_the_operators_address_has_keys_of_its_own(tmp_path: Path) -> None
                 assert "invalid_api_key" in said
         assert (await d.operate("/health"))[0] == 200
         assert [(await d.operate(path, d.admin))[0] for path in ("/metrics", "/state", "/groups")] == [200] * 3
+        assert '"queues":[],"queues_left_out":0' in (await d.operate("/state", d.admin))[1]
+        metrics = (await d.operate("/metrics", d.admin))[1]
+        assert 'vicinal_held_requests{band="batch",lane="long"} 0.0' in metrics
+        families = [line.split()[2] for line in metrics.splitlines() if line.startswith("# TYPE")]
+        assert len(families) == len(set(families)), "one page, one family of a name"
 
 
 async def test_metrics_are_on_the_operators_address_only(tmp_path: Path) -> None:
