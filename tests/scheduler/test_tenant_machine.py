@@ -25,7 +25,12 @@ from vicinal.scheduler.settings import SchedulerSettings
 BURST_S = 1e12
 PER_S = 1e-6
 NEVER_FULL = Rules(
-    requests_per_s=PER_S, tokens_per_s=PER_S, hbm_block_seconds_per_s=PER_S, remote_reads_per_s=PER_S, burst_s=BURST_S
+    requests_per_s=PER_S,
+    tokens_per_s=PER_S,
+    hbm_block_seconds_per_s=PER_S,
+    remote_reads_per_s=PER_S,
+    burst_s=BURST_S,
+    kept_blocks_max=50,
 )
 """Buckets that nobody empties and that gain nothing: what is missing in them was charged."""
 

@@ -41,6 +41,8 @@ def validate(scheduler: Scheduler) -> None:
     filling = set(slots_of(scheduler.state.index.planned()))
     if filling - wanted:
         raise BrokenInvariantError(f"slots {sorted(filling - wanted)} fill blocks for requests that are over")
+    if not scheduler.tenancy.kept.sound():
+        raise BrokenInvariantError("what tenants keep is not what the index knows of it")
     _sums(scheduler)
     scheduler.state.index.validate()
 

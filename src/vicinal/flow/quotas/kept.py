@@ -110,6 +110,13 @@ class Kept:
                 blocks -= group.blocks
                 groups -= 1
 
+    def sound(self) -> bool:
+        """Each block that is counted is known, and all counts agree. For checks: it looks at everything."""
+        known = all(self._index.group(block) is not None for block in self._group_of)
+        groups = [group for keeper in self._keepers.values() for group in keeper.groups]
+        blocks = sum(keeper.blocks for keeper in self._keepers.values())
+        return known and blocks == sum(group.blocks for group in groups) == len(self._group_of)
+
     def _found(self, request: Request) -> tuple[Key, Rules] | None:
         tenant = self._tenants.of(request.tenant, request.model)
         if tenant is None or tenant.rules is None or not tenant.rules.keeps_limited:
