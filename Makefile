@@ -48,7 +48,7 @@ results: env
 	cp docs/results.head.md docs/results.md
 	for name in mooncake_fig5 netkv stale_information knee prices every_policy isolation fairness starvation overload \
 	  head_of_line early_rejection; do \
-	  $(BIN)/vicinal scenario $$name --seeds 3 --markdown >> docs/results.md || test $$? = 1 || exit 1; echo >> docs/results.md; done
+	  $(BIN)/vicinal scenario $$name --seeds 3 --plots docs/pictures --markdown >> docs/results.md || test $$? = 1 || exit 1; echo >> docs/results.md; done
 
 lock:
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --extra dev --extra plots \

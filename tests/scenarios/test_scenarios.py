@@ -7,12 +7,13 @@ import sys
 import pytest
 from msgspec.structs import replace
 
+from vicinal.cli.scenario_plots import plot_report
 from vicinal.scenarios.figures import attainment, figures, mean_ttft_s, relative_ttft
 from vicinal.scenarios.knees import best_knee
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.markdown import markdown
 from vicinal.scenarios.registry import SCENARIOS, scenario
-from vicinal.scenarios.report import Report, ScenarioError, at_least, at_most
+from vicinal.scenarios.report import Plot, Report, ScenarioError, at_least, at_most
 from vicinal.sim.result import Result
 from vicinal.sim.stability import Unstable
 from vicinal.wiring.parallel import Workers
@@ -94,6 +95,16 @@ def test_a_report_in_markdown_has_verdicts_and_arms():
     assert "| one | 1.500 | 25.0 % |" in text
     assert "| two | – | – |" in text
     assert "A note." in text
+
+
+def test_a_reports_plots_are_drawn_one_file_each(tmp_path):
+    plots = [
+        Plot("curve", "s", "requests/s", {"a": [(0.0, 1.0), (1.0, None), (2.0, 3.0)]}),
+        Plot("trade", "cost", "gain", {"b": [(1.0, 2.0)]}, marked=True),
+    ]
+    paths = plot_report(tmp_path / "new", Report("name", "about", 1, {}, [], plots=plots))
+    assert [path.name for path in paths] == ["name-curve.png", "name-trade.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
 def test_every_scenario_says_what_it_is():

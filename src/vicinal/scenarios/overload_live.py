@@ -59,6 +59,7 @@ def of_size(laboratory: LiveLaboratory, size: Size) -> Report:
         ).scale
     end_s = size.before_s + size.over_s
     whole_s = end_s + size.after_s
+    settled_s = size.before_s + min(10.0, size.over_s / 3)
     rates = f"{USUAL * knee:.6g}/{(TIMES - USUAL) * knee:.6g}"
     pressed = f"{SOURCE},rates={rates},from_s=0/{size.before_s:g},for_s=0/{size.over_s:g}"
     runs = {
@@ -79,9 +80,7 @@ def of_size(laboratory: LiveLaboratory, size: Size) -> Report:
             for one, control in zip(each, arms[ALONE], strict=True)
         )
         verdicts += [
-            at_least(
-                f"{name}: goodput ÷ that at the knee", _good_per_s(each, size.before_s + 10.0, end_s) / usual, 0.95
-            ),
+            at_least(f"{name}: goodput ÷ that at the knee", _good_per_s(each, settled_s, end_s) / usual, 0.95),
             at_most(f"{name}: seconds until recovered, worst seed", back, 10.0),
             at_most(f"{name}: requests held at most", max(one.held_most for one in each), 4096),
             at_most(f"{name}: refusals without a reason", sum(one.result.unreasoned for one in each), 0),
@@ -94,7 +93,7 @@ def of_size(laboratory: LiveLaboratory, size: Size) -> Report:
         seeds=laboratory.seeds,
         arms={
             name: {
-                "goodput_kept": _good_per_s(each, size.before_s + 10.0, end_s) / usual,
+                "goodput_kept": _good_per_s(each, settled_s, end_s) / usual,
                 "held_most": max(one.held_most for one in each),
                 "kept_most": max(one.kept_most for one in each),
                 "requests_per_errand": _tries(each),
