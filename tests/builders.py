@@ -18,6 +18,7 @@ from vicinal.enginemodel.profiles import profile
 from vicinal.flow.tenants import Tenant, Tenants
 from vicinal.kvindex.hashing import chain
 from vicinal.policies.registry import policy
+from vicinal.scheduler.overload import OverloadSettings
 from vicinal.scheduler.scheduler import Scheduler
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.topology.tree import TreeNetwork, tree_topology
@@ -82,6 +83,11 @@ def scheduler(
         for one in endpoints:
             made.handle(EndpointReported(report(one.id)), 0.0)
     return made
+
+
+def limited(seconds: float) -> SchedulerSettings:
+    """Endpoints are saturated when so many seconds of prefill wait there."""
+    return SchedulerSettings(overload=OverloadSettings(limit=f"fixed:seconds={seconds:g}"))
 
 
 def report(endpoint_id: EndpointId, at_s: float = 0.0, **figures: float) -> EndpointReport:

@@ -61,7 +61,7 @@ def test_each_rule_is_in_the_glossary_and_in_explain(rule: Rule) -> None:
 
 
 def test_passing_rules_are_told_apart() -> None:
-    cured = "`unreachable`, `headroom`, `sequences`, `share` and `saturated` are"
+    cured = "`unreachable`, `circuit`, `headroom`, `sequences`, `share` and `saturated` are"
     assert cured in " ".join(read("docs/explain.md").split())
     assert {rule.value for rule in Rule if rule.passing} == set(re.findall(r"`(\w+)`", cured))
 

@@ -75,7 +75,9 @@ def test_the_documentation_names_exactly_what_is_exposed() -> None:
     wiring = "".join(path.read_text() for path in sorted((DOCS.parents[1] / "src" / "vicinal" / "wiring").glob("*.py")))
     counted = {f"vicinal_{name}_total" for name in re.findall(r'metrics\.count\(\s*"(\w+)"', wiring)}
     assert {"vicinal_gateway_events_total", "vicinal_kv_event_oddities_total"} <= counted
-    assert documented == exposed | counted
+    read = {f"vicinal_{name}" for name in re.findall(r'metrics\.gauge\(\s*"(\w+)"', wiring)}
+    assert "vicinal_pressure_level" in read
+    assert documented == exposed | counted | read
     table = dict(re.findall(r"^\| (\w+) \| `(vicinal_\w+)` \|", text, re.MULTILINE))
     assert list(table) == SEED_NAMES
 

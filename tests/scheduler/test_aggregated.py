@@ -1,6 +1,5 @@
 """Engines that hand nothing off serve whole requests only; a scheduler that does not explain decides the same."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders import endpoint, racks, request, tokens
+from tests.builders import endpoint, limited, racks, request, tokens
 from tests.policies.tables import engines
 from tests.scheduler.play import Play, every, idle, only
 from vicinal.domain.effects import Dispatch, Record
@@ -75,7 +74,7 @@ def test_the_named_alternatives_are_local_plans() -> None:
 
 @pytest.mark.mission("C6")
 def test_waiting_makes_prefill_dearer_without_a_prefill_pool_too() -> None:
-    play = Play(engines(2), settings=SchedulerSettings(saturated_s=math.inf))
+    play = Play(engines(2), settings=limited(1e9))
     prices = [
         only(Record, play.arrive(request(f"q{n}", 16_000), 0.01)).decision.prefill_price_s_per_s for n in range(8)
     ]

@@ -14,7 +14,7 @@ from vicinal.domain.outcome import Ending
 from vicinal.domain.plan import Leg
 from vicinal.domain.verdict import Rule
 from vicinal.policies.registry import POLICIES
-from vicinal.scheduler.failed_pairs import FIRST_S
+from vicinal.scheduler.blame import PAIRS
 
 BOOTSTRAP = racks(hand_off=HandOff.BOOTSTRAP)
 NEAR_AND_FAR = [
@@ -175,7 +175,7 @@ def test_a_failed_pair_is_avoided_by_others_too_and_tried_again_in_time() -> Non
     for n in range(4):
         assert pair(play.arrive(request(f"b{n}"))) == ("far", "d")
         play.gone(f"b{n}")
-    play.now += FIRST_S
+    play.now += PAIRS.open_s
     play.feed(AlarmRang())
     assert pair(play.arrive(request("c"))) == first, "nothing else has changed"
     play.gone("c")
@@ -188,20 +188,20 @@ def test_a_pair_that_fails_again_is_avoided_for_longer_and_one_that_works_is_for
     first = pair(play.arrive(request("a")))
     play.failed("a", Leg.DECODE, answered=True)
     play.gone("a")
-    assert blame.next_s() == play.now + FIRST_S
+    assert blame.next_s() == play.now + PAIRS.open_s
     play.alarm()
     assert blame.next_s() is None
     assert pair(play.arrive(request("b"))) == first
     play.failed("b", Leg.DECODE, answered=True)
     play.gone("b")
-    assert blame.next_s() == play.now + 2 * FIRST_S
+    assert blame.next_s() == play.now + 2 * PAIRS.open_s
     play.alarm()
     assert pair(play.arrive(request("c"))) == first
     play.first_token("c")
     play.finished("c")
     assert pair(play.arrive(request("d"))) == first
     play.failed("d", Leg.DECODE, answered=True)
-    assert blame.next_s() == play.now + FIRST_S
+    assert blame.next_s() == play.now + PAIRS.open_s
     play.gone("d")
 
 

@@ -1,5 +1,6 @@
 """The filters, which skip what one number settles, against each rule asked of each endpoint by itself."""
 
+from collections.abc import Collection
 from math import ceil, floor
 
 import numpy as np
@@ -17,7 +18,8 @@ from vicinal.cluster.view import View
 from vicinal.domain.endpoint import Endpoint, Role
 from vicinal.domain.ids import ModelId, TenantId
 from vicinal.domain.request import Request
-from vicinal.domain.verdict import Rule
+from vicinal.domain.verdict import FULL, Rule
+from vicinal.flow.breakers import LeftOut
 from vicinal.flow.reserves import Reserves
 from vicinal.flow.tenants import Tenant, Tenants
 from vicinal.scheduler.filters import filtered
@@ -75,7 +77,7 @@ def kept(state: ClusterState, slot: int, wanted: Request, shares: dict[str, floa
     return total
 
 
-def situation(seed: int) -> tuple[View, Request, set[str], bool, Reserves, ClusterState]:
+def situation(seed: int) -> tuple[View, Request, set[str], bool, Reserves, ClusterState, dict[int, LeftOut]]:
     rng = np.random.default_rng(seed)
     fleet = [one(rng, n) for n in range(int(rng.integers(1, 9)))]
     state = ClusterState(BLOCK_TOKENS, lambda fleet: tree_topology(fleet, TreeNetwork()), FreshnessRule())
@@ -100,12 +102,22 @@ def situation(seed: int) -> tuple[View, Request, set[str], bool, Reserves, Clust
         tenant=TenantId(str(rng.choice(list("abcd")))),
     )
     tried = {str(e.id) for e in fleet if rng.random() < 0.1}
-    return view, wanted, tried, bool(rng.random() < 0.5), reserves, state
+    share = rng.choice([0.0, 0.3, 0.9])
+    left_out = {slot: LeftOut(0.0, None, "reset") for slot in range(len(fleet)) if rng.random() < share}
+    return view, wanted, tried, bool(rng.random() < 0.5), reserves, state, left_out
 
 
 def naive_rule(
-    view: View, slot: int, wanted: Request, tried: set[str], reserves: Reserves, state: ClusterState
+    view: View,
+    slot: int,
+    wanted: Request,
+    tried: set[str],
+    reserves: Reserves,
+    state: ClusterState,
+    closed: Collection[int],
+    but: Collection[Rule] = (),
 ) -> Rule | None:
+    """The first rule against it, those in `but` set aside."""
     e = view.fleet.endpoints[slot]
     tokens = wanted.prompt_tokens + (wanted.expected_output_tokens if e.role.decodes else 0)
     if e.model != wanted.model:
@@ -121,6 +133,10 @@ def naive_rule(
         return Rule.TRIED
     if not view.usable[slot]:
         return Rule.UNREACHABLE
+    if slot in closed:
+        return Rule.CIRCUIT
+    if Rule.HEADROOM in but:
+        return None
     if ceil(tokens / e.block_tokens) > view.free_blocks[slot] and view.blocks_in_use[slot] > 0:
         return Rule.HEADROOM
     if e.role.decodes and view.decode_sequences[slot] >= e.sequences_max:
@@ -138,12 +154,21 @@ def naive_rule(
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 1_000_000))
 def test_against_each_rule_asked_of_each_endpoint(seed: int) -> None:
-    view, wanted, tried, local_allowed, reserves, state = situation(seed)
-    out = filtered(wanted, view, tried, local_allowed, reserves)  # type: ignore[arg-type]
+    view, wanted, tried, local_allowed, reserves, state, left_out = situation(seed)
+    out = filtered(wanted, view, tried, local_allowed, reserves, left_out)  # type: ignore[arg-type]
     fleet = view.fleet
-    against = {
-        slot: naive_rule(view, slot, wanted, tried, reserves, state) for slot in range(len(fleet)) if fleet.active[slot]
-    }
+    present = [slot for slot in range(len(fleet)) if fleet.active[slot]]
+
+    def serves(closed: Collection[int]) -> bool:
+        """Whether somebody can who is not full, or will be able to when he is not."""
+        free = [s for s in present if naive_rule(view, s, wanted, tried, reserves, state, closed, FULL) is None]
+        ends = [fleet.endpoints[s] for s in free]
+        pair = any(e.role.prefills and e.hands_off for e in ends) and any(e.role.decodes and e.hands_off for e in ends)
+        alone = local_allowed or not wanted.splittable
+        return (pair and wanted.splittable) or any(e.role.decodes and (alone or e.role.prefills) for e in ends)
+
+    closed = left_out.keys() if serves(left_out.keys()) or not serves(()) else ()
+    against = {slot: naive_rule(view, slot, wanted, tried, reserves, state, closed) for slot in present}
     assert [(v.endpoint, v.rule) for v in out.verdicts()] == [
         (fleet.endpoints[slot].id, rule) for slot, rule in against.items() if rule is not None
     ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import BLOCK_TOKENS, MODEL, racks, request, tokens
+from tests.builders import BLOCK_TOKENS, MODEL, limited, racks, request, tokens
 from tests.scheduler.play import Play, idle, only
 from vicinal.domain.effects import Answer, Dispatch, Record, RecordObservation
 from vicinal.domain.ids import EndpointId, TenantId
@@ -14,6 +14,8 @@ from vicinal.flow.tenants import EVERYBODY, Tenant
 from vicinal.scheduler.settings import SchedulerSettings
 
 ACME = TenantId("acme")
+
+UNLIMITED = limited(1e9)
 
 
 def of(name: str, tenant: str, prompt: int = 1024, **changes: object) -> Request:
@@ -137,7 +139,11 @@ def test_others_are_kept_out_of_reserved_endpoints_and_told_so() -> None:
 def test_whoever_has_a_share_finds_room_while_others_wait_and_keeps_nobody_of_them_from_theirs() -> None:
     """Ten sequences per decode endpoint, four of which are acme's: others hold at six, acme goes past them."""
     fleet = racks(1, 1, 1, sequences_max=10)
-    play = Play(fleet, tenants=[Tenant(ACME, reserved_share=0.4)], settings=SchedulerSettings(saturated_s=1e9))
+    play = Play(
+        fleet,
+        tenants=[Tenant(ACME, reserved_share=0.4)],
+        settings=UNLIMITED,
+    )
     placed = [play.arrive(of(f"q{n}", "other", 64)) for n in range(8)]
     assert [bool(effects) for effects in placed] == [True] * 6 + [False] * 2
     own = [play.arrive(of(f"a{n}", ACME, 64)) for n in range(5)]

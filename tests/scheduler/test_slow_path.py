@@ -84,5 +84,6 @@ def test_a_wait_for_memory_is_not_taken_for_a_slow_network() -> None:
         ready_s = decision.chosen.terms[TERMS.index("decode_ready")] or 0.0
         step_s = decision.chosen.terms[TERMS.index("first_step")] or 0.0
         assert ready_s > TRANSFER_S
-        assert every(Warn, play.first_token(f"a{n}", ready_s + step_s + TRANSFER_S)) == []
+        warned = every(Warn, play.first_token(f"a{n}", ready_s + step_s + TRANSFER_S))
+        assert {warn.kind for warn in warned} <= {"pressure_hard"}
         play.finished(f"a{n}", 0.5)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.builders import racks, request
+from tests.builders import limited, racks, request
 from tests.scheduler.play import Play, every, idle, only
 from vicinal.domain.band import Band
 from vicinal.domain.effects import Answer, Dispatch
@@ -48,7 +48,7 @@ def test_work_waits_here_while_the_engine_has_enough_to_do_and_goes_when_it_has_
 
 
 def test_without_a_limit_nothing_is_held() -> None:
-    play = Play(ONE_OF_EACH, settings=SchedulerSettings(saturated_s=1e9))
+    play = Play(ONE_OF_EACH, settings=limited(1e9))
     for n in range(10):
         assert dispatched(play.arrive(request(f"r{n}", 16_000))) == [f"r{n}"]
 
@@ -76,7 +76,7 @@ def test_an_interactive_request_overtakes_batch_work() -> None:
 
 @pytest.mark.mission("B4")
 def test_short_ones_pass_a_long_one_that_waits_for_another_long_one() -> None:
-    play = Play(racks(1, 2, 2), settings=SchedulerSettings(saturated_s=1e9))
+    play = Play(racks(1, 2, 2), settings=limited(1e9))
     for n in range(20):
         play.arrive(request(f"usual{n}", 2_000))
     assert dispatched(play.arrive(request("long", LONG))) == ["long"]

@@ -2,14 +2,13 @@
 
 import pytest
 
-from tests.builders import racks, request
+from tests.builders import limited, racks, request
 from tests.scheduler.play import Play, every, only
 from vicinal.domain.decision import Observation
 from vicinal.domain.effects import Answer, Dispatch, RecordObservation
 from vicinal.domain.outcome import Ending
 from vicinal.domain.passed_by import PassedBy
 from vicinal.domain.request import BATCH
-from vicinal.scheduler.settings import SchedulerSettings
 
 ONE_SEQUENCE = racks(1, 1, 1, sequences_max=1)
 
@@ -61,7 +60,7 @@ def test_it_says_who_went_before_and_what_it_waited_for() -> None:
 
 
 def test_who_waits_for_a_queue_is_told_whose_and_how_short_it_has_to_be() -> None:
-    play = Play(racks(1, 2, 1), settings=SchedulerSettings(saturated_s=0.5))
+    play = Play(racks(1, 2, 1), settings=limited(0.5))
     names = [f"r{number}" for number in range(40)]
     for name in names:
         play.arrive(request(name, 8192))

@@ -29,6 +29,7 @@ from vicinal.enginemodel.spec import EngineSpec
 from vicinal.flow.lanes import LaneRule
 from vicinal.flow.made import FlowSettings
 from vicinal.policies.registry import policy
+from vicinal.scheduler.overload import OverloadSettings
 from vicinal.scheduler.scheduler import Scheduler
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.scheduler.validate import validate
@@ -171,7 +172,7 @@ def build(
         SchedulerSettings(
             hold_s_max=inf,
             held_max=system.held_max,
-            saturated_s=inf,
+            overload=OverloadSettings(limit="fixed:seconds=1e9"),
             explain=False,
             flow=FlowSettings(lanes=LaneRule(long_share=1.0)),
         ),

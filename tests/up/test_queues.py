@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.builders import racks, request
+from tests.builders import limited, racks, request
 from tests.scheduler.play import Play, idle
 from vicinal.domain.request import BATCH, INTERACTIVE
-from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.wiring import queues
 from vicinal.wiring.queues import queue_gauges, shown_queues
 
@@ -14,7 +13,7 @@ ONE_SEQUENCE = racks(1, 1, 1, sequences_max=1)
 
 def full() -> Play:
     """A fleet for one sequence, which `first` has; of others two tenants wait in one band and one in another."""
-    play = Play(ONE_SEQUENCE, settings=SchedulerSettings(saturated_s=1.0))
+    play = Play(ONE_SEQUENCE, settings=limited(1.0))
     play.arrive(request("first", tenant="b"))
     play.prefilled("first", 0.5)
     play.first_token("first", 0.1)
@@ -46,7 +45,7 @@ def test_each_queue_has_a_row_and_its_first_says_what_it_waits_for() -> None:
 
 @pytest.mark.mission("B4")
 def test_a_queue_behind_a_saturated_endpoint_says_when_it_opens() -> None:
-    play = Play(racks(1, 1, 1), settings=SchedulerSettings(saturated_s=0.2))
+    play = Play(racks(1, 1, 1), settings=limited(0.2))
     number = 0
     while not len(play.scheduler.turns.flow):
         play.arrive(request(f"r{number}", 4096))

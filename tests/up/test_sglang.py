@@ -127,7 +127,8 @@ async def test_a_transfer_that_fails_is_tried_by_another_pair(tmp_path: Path, mo
         status, text = await streamed(http, w, body(stream=True))
         assert (status, text.endswith("data: [DONE]\n\n")) == (200, True)
         await w.until_idle()
-        ((prefill, decode),) = w.live.state()["pairs_avoided"]
+        (circuit,) = w.live.state()["circuits"]
+        prefill, decode = circuit["between"]
         assert {prefill[3], decode[3]} == {"p", "d"}
         assert w.live.reported() == len(w.live.fleet), "nobody is taken for dead"
     (line,) = _observations(tmp_path)

@@ -19,6 +19,7 @@ from vicinal.domain.events import (
     Event,
     FirstToken,
     LegFailed,
+    Measured,
     PrefillDone,
     RelayLost,
     RequestArrived,
@@ -27,6 +28,7 @@ from vicinal.domain.events import (
 )
 from vicinal.domain.ids import EndpointId, RequestId
 from vicinal.domain.plan import Leg
+from vicinal.domain.pressure import Signal
 from vicinal.wire.capture import CaptureError, CaptureHeader, CaptureWriter, read_capture
 from vicinal.wire.events import KINDS, UnreadableEventError, decode_event, encode_event
 
@@ -44,6 +46,8 @@ EVENTS: list[Event] = [
     EndpointReported(report(EndpointId("p"), 1.5, waiting=2)),
     EndpointUnreachable(EndpointId("p"), "refused"),
     TopologyChanged((endpoint("p", Role.PREFILL), endpoint("d", Role.BOTH, leaf=""))),
+    Measured(Signal.REMOTE_READ, None, 1.25),
+    Measured(Signal.EVENT_LAG, EndpointId("p"), None),
     AlarmRang(),
 ]
 

@@ -5,6 +5,7 @@ from msgspec import Struct
 from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import EndpointId, EngineHash, RequestId
 from vicinal.domain.plan import Leg
+from vicinal.domain.pressure import Signal
 from vicinal.domain.report import EndpointReport
 from vicinal.domain.request import Request
 from vicinal.domain.tier import Tier
@@ -134,6 +135,15 @@ class TopologyChanged(Struct, frozen=True):
     endpoints: tuple[Endpoint, ...]
 
 
+class Measured(Struct, frozen=True):
+    """Somebody measured a signal of pressure, of one endpoint or, without one, of all. A `value` of None takes back
+    what was said before: it is unknown now."""
+
+    signal: Signal
+    endpoint: EndpointId | None
+    value: float | None
+
+
 class AlarmRang(Struct, frozen=True):
     """The time that `next_alarm()` named has come."""
 
@@ -152,5 +162,6 @@ Event = (
     | EndpointReported
     | EndpointUnreachable
     | TopologyChanged
+    | Measured
     | AlarmRang
 )

@@ -17,6 +17,7 @@ class Rule(StrEnum):
     UNHEALTHY = "unhealthy"
     TRIED = "tried"
     UNREACHABLE = "unreachable"
+    CIRCUIT = "circuit"
     HEADROOM = "headroom"
     SEQUENCES = "sequences"
     SHARE = "share"
@@ -26,7 +27,7 @@ class Rule(StrEnum):
     @property
     def passing(self) -> bool:
         """True when waiting can cure it: requests finish and leave room, or an endpoint that failed reports again."""
-        return self in (Rule.UNREACHABLE, Rule.SATURATED, *FULL)
+        return self in (Rule.UNREACHABLE, Rule.CIRCUIT, Rule.SATURATED, *FULL)
 
 
 FULL = (Rule.HEADROOM, Rule.SEQUENCES, Rule.SHARE)

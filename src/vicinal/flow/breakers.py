@@ -31,10 +31,10 @@ class Circuit(StrEnum):
 class BreakerRule(Struct, frozen=True):
     """`failures_max` within `window_s` open a circuit, for `open_s` at first and for `open_s_max` at most."""
 
-    failures_max: int
-    window_s: float
-    open_s: float
-    open_s_max: float
+    failures_max: int = 3
+    window_s: float = 30.0
+    open_s: float = 10.0
+    open_s_max: float = 480.0
 
 
 class LeftOut(Struct, frozen=True):

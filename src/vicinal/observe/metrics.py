@@ -22,6 +22,7 @@ from vicinal.domain.report import EndpointReport
 from vicinal.observe.bounded_names import BoundedNames
 from vicinal.observe.counted import Counted, Spread
 from vicinal.observe.flow_metrics import FlowMetrics
+from vicinal.observe.read_gauge import Labels, ReadGauge
 
 TENANTS_MAX = 100
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -205,6 +206,10 @@ class Metrics:
     def count(self, name: str, text: str, read: Callable[[], Mapping[str, int]]) -> None:
         """Expose somebody's own counters as `vicinal_NAME_total` by kind; `read` is asked at each exposition."""
         self.registry.register(_Counts(f"vicinal_{name}", text, read))
+
+    def gauge(self, name: str, text: str, labels: Labels, read: Callable[[], Mapping[Labels, float]]) -> None:
+        """Expose somebody's own figures as the gauge `vicinal_NAME`; `read` is asked at each exposition."""
+        self.registry.register(ReadGauge(f"vicinal_{name}", text, labels, read))
 
     def expose(self) -> bytes:
         """The page, in Prometheus' text format (`CONTENT_TYPE`)."""

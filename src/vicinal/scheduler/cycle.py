@@ -5,7 +5,6 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from vicinal.cluster.state import ClusterState
-from vicinal.cluster.view import View
 from vicinal.contracts.policy import Choice, Policy
 from vicinal.cost.model import CostModel
 from vicinal.cost.pairs import Ranking
@@ -19,9 +18,11 @@ from vicinal.domain.tier import Tier
 from vicinal.flow.gate import all_saturated
 from vicinal.flow.reserves import Reserves
 from vicinal.kvindex.match import Match
+from vicinal.scheduler.blame import Blame
 from vicinal.scheduler.copying import as_copy
 from vicinal.scheduler.describing import RANKED, Chosen, Describer
 from vicinal.scheduler.filters import Filtered, filtered
+from vicinal.scheduler.overload import Overload
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.scheduler.tracked import Tracked
 
@@ -52,14 +53,17 @@ class Cycle:
         chance: Stream,
         settings: SchedulerSettings,
         reserves: Reserves,
+        blame: Blame,
+        overload: Overload,
     ) -> None:
         self._state = state
         self._reserves = reserves
         self._cost = cost
         self._policy = policy
         self._chance = chance
+        self._blame = blame
+        self._overload = overload
         self._local_prefill = settings.local_prefill
-        self._saturated_s = settings.saturated_s
         self._describer = Describer(state, policy.name, settings.explain)
 
     def plan(self, tracked: Tracked, queue_length: int, now: float) -> Placed | Filtered:
@@ -76,7 +80,7 @@ class Cycle:
         """The decision itself: view, filters, match, table, policy."""
         request = tracked.request
         view = self._state.view(now)
-        out = filtered(request, view, tracked.tried, self._local_prefill, self._reserves)
+        out = filtered(request, view, tracked.tried, self._local_prefill, self._reserves, self._blame.left_out)
         if request.copy_to is not None:
             return self._choose_copy(request, out)
         kept = self._kept(out)
@@ -97,12 +101,13 @@ class Cycle:
     def keeps(self, tracked: Tracked, now: float) -> Filtered | None:
         """What would keep it from being placed now, as far as that does not depend on pairs; None for nothing."""
         view = self._state.view(now)
-        return self._kept(filtered(tracked.request, view, tracked.tried, self._local_prefill, self._reserves))
+        left_out = self._blame.left_out
+        return self._kept(filtered(tracked.request, view, tracked.tried, self._local_prefill, self._reserves, left_out))
 
     def _kept(self, out: Filtered) -> Filtered | None:
         if not out.can_serve:
             return out
-        limit_s = self._limit_s(out.view)
+        limit_s = self._overload.limit_s
         return out.saturated(limit_s) if all_saturated(out.entry, out.view, limit_s) else None
 
     def _choose_copy(self, request: Request, out: Filtered) -> Chosen | Filtered:
@@ -124,7 +129,7 @@ class Cycle:
         assert tracked.plan is not None
         request = tracked.request
         view = self._state.view(now)
-        out = filtered(request, view, tracked.tried, False, self._reserves)
+        out = filtered(request, view, tracked.tried, False, self._reserves, self._blame.left_out)
         prefill_slot = self._state.slot(tracked.plan.prefill)
         if prefill_slot is None or prefill_slot not in tracked.expected:
             return out  # the endpoint left, and its KV with it, even if one of that name is back
@@ -140,9 +145,6 @@ class Cycle:
         bound = self._still_bound(table, tracked.plan.decode) if tracked.decode_bound else None
         choice = bound or self._policy.choose(request, table, ranking, self._chance)
         return Chosen(Leg.DECODE, table, match, roomy, ranking, choice)
-
-    def _limit_s(self, view: View) -> NDArray[np.float64]:
-        return np.full(len(view.fleet), self._saturated_s)
 
     def _match(self, request: Request) -> Match:
         return self._state.index.match(request.block_hashes, len(self._state.fleet))

@@ -1,7 +1,7 @@
 """Who may not serve a request, and why. Masks over slots; a reason per endpoint is made only when it is asked for."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct, structs
@@ -13,6 +13,7 @@ from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.ids import EndpointId
 from vicinal.domain.request import Request
 from vicinal.domain.verdict import FULL, Rule, Verdict
+from vicinal.flow.breakers import LeftOut
 from vicinal.flow.reserves import Reserves
 
 Mask = NDArray[np.bool_]
@@ -21,7 +22,8 @@ Mask = NDArray[np.bool_]
 class Filtered(Struct, frozen=True):
     """`rules` maps each rule that leaves somebody out to the slots that it leaves out; `out` is all of them together,
     None for nobody. `no_local` says who must not serve both phases, None for nobody but those who cannot decode.
-    `masks` is what follows for each role in a plan. `limit_s` is set where the rule `saturated` is in force."""
+    `masks` is what follows for each role in a plan. `left_out` says why circuits are
+    open, by slot. `limit_s` is set where the rule `saturated` is in force."""
 
     masks: Masks
     rules: dict[Rule, Mask]
@@ -29,6 +31,7 @@ class Filtered(Struct, frozen=True):
     no_local: Mask | None
     request: Request
     view: View
+    left_out: Mapping[int, LeftOut]
     limit_s: NDArray[np.float64] | None = None
 
     @property
@@ -62,11 +65,19 @@ class Filtered(Struct, frozen=True):
         """The same with full endpoints let in, for work that cannot be held and will wait there."""
         return self.under([rule for rule in self.rules if rule not in FULL])
 
+    def with_the_last_ones(self) -> "Filtered":
+        """The same, but circuits are set aside when of those that are not full they leave nobody: a request that breaks
+        every engine it meets must not close the fleet to all others."""
+        whoever_is_full = [rule for rule in self.rules if rule not in FULL]
+        if self.under(whoever_is_full).can_serve:
+            return self
+        without = self.under([rule for rule in whoever_is_full if rule is not Rule.CIRCUIT])
+        return self.under([rule for rule in self.rules if rule is not Rule.CIRCUIT]) if without.can_serve else self
+
     def under(self, rules: Sequence[Rule]) -> "Filtered":
         """The same as if only these rules were in force."""
-        return _collected(
-            self.request, self.view, {rule: self.rules[rule] for rule in rules if rule in self.rules}, self.no_local
-        )
+        kept = {rule: self.rules[rule] for rule in rules if rule in self.rules}
+        return _collected(self.request, self.view, kept, self.no_local, self.left_out)
 
     def as_copy(self, holders: Mask, target: Mask) -> "Filtered":
         """The same for a copy: a holder hands it over, the target takes it. Roles, which are about requests of clients,
@@ -119,6 +130,11 @@ class Filtered(Struct, frozen=True):
                 return "failed this request already", "another endpoint"
             case Rule.UNREACHABLE:
                 return "does not answer", "a new report"
+            case Rule.CIRCUIT:
+                why, until = self.left_out[slot], "its probe works"
+                if why.until_s is not None:
+                    until = f"{max(0.0, why.until_s - view.now_s):.0f} s, and a probe that works"
+                return f"has failed legs for {view.now_s - why.since_s:.0f} s, the last: {why.reason}", until
             case Rule.HEADROOM:
                 free = max(0.0, float(view.free_blocks[slot]))
                 need = -(-tokens // endpoint.block_tokens)
@@ -140,18 +156,31 @@ class Filtered(Struct, frozen=True):
                 )
 
 
-def filtered(request: Request, view: View, tried: set[EndpointId], local_allowed: bool, reserves: Reserves) -> Filtered:
-    """`local_allowed` says whether a decode endpoint may prefill for itself when a prefill pool exists.
+def filtered(
+    request: Request,
+    view: View,
+    tried: set[EndpointId],
+    local_allowed: bool,
+    reserves: Reserves,
+    left_out: Mapping[int, LeftOut],
+) -> Filtered:
+    """`local_allowed` says whether a decode endpoint may prefill for itself when a prefill pool exists. `left_out` are
+    the slots whose circuits are open.
 
     Most rules leave nobody out of most decisions, and one number tells (the least room of the fleet, say): a mask is
     made only when it has something to say.
     """
-    rules = {rule: mask for rule, mask in _looked_at(request, view, tried, reserves) if np.count_nonzero(mask)}
+    rules = {
+        rule: mask for rule, mask in _looked_at(request, view, tried, reserves, left_out) if np.count_nonzero(mask)
+    }
     no_local = None if local_allowed or not request.splittable else ~view.fleet.prefills
-    return _collected(request, view, rules, no_local)
+    out = _collected(request, view, rules, no_local, left_out)
+    return out.with_the_last_ones() if Rule.CIRCUIT in rules else out
 
 
-def _looked_at(request: Request, view: View, tried: set[EndpointId], reserves: Reserves) -> Iterator[tuple[Rule, Mask]]:
+def _looked_at(
+    request: Request, view: View, tried: set[EndpointId], reserves: Reserves, left_out: Mapping[int, LeftOut]
+) -> Iterator[tuple[Rule, Mask]]:
     """The rules that may leave somebody out, the most permanent first."""
     fleet, prompt_tokens = view.fleet, request.prompt_tokens
     most_tokens = prompt_tokens + request.expected_output_tokens
@@ -169,6 +198,8 @@ def _looked_at(request: Request, view: View, tried: set[EndpointId], reserves: R
         yield Rule.TRIED, _tried(view, tried)
     if not view.all_usable:
         yield Rule.UNREACHABLE, ~view.usable
+    if left_out:
+        yield Rule.CIRCUIT, _of_slots(view, left_out)
     if math.ceil(most_tokens / fleet.block_tokens_min) > np.minimum.reduce(view.free_blocks, initial=np.inf):
         # An endpoint that is empty takes whatever fits it at all: no request that ends there would make more room.
         lacking = np.ceil(_tokens(request, view) / fleet.block_tokens) > view.free_blocks
@@ -184,7 +215,9 @@ def _tokens(request: Request, view: View) -> NDArray[np.float64]:
     return request.prompt_tokens + request.expected_output_tokens * view.fleet.decodes.astype(np.float64)
 
 
-def _collected(request: Request, view: View, rules: dict[Rule, Mask], no_local: Mask | None) -> Filtered:
+def _collected(
+    request: Request, view: View, rules: dict[Rule, Mask], no_local: Mask | None, left_out: Mapping[int, LeftOut]
+) -> Filtered:
     fleet = view.fleet
     out: Mask | None = None
     for mask in rules.values():
@@ -194,7 +227,7 @@ def _collected(request: Request, view: View, rules: dict[Rule, Mask], no_local: 
         decode_blocked=_joined(fleet.not_decode, out),
         local_blocked=_joined(_joined(fleet.not_whole, out), no_local),
     )
-    return Filtered(masks, rules, out, no_local, request, view)
+    return Filtered(masks, rules, out, no_local, request, view, left_out)
 
 
 def _joined(mask: Mask, other: Mask | None) -> Mask:
@@ -206,6 +239,10 @@ def _any_free(blocked: Mask) -> bool:
 
 
 def _tried(view: View, tried: set[EndpointId]) -> Mask:
+    return _of_slots(view, [view.fleet.slots[endpoint] for endpoint in tried if endpoint in view.fleet.slots])
+
+
+def _of_slots(view: View, slots: Collection[int]) -> Mask:
     mask = np.zeros(len(view.fleet), dtype=bool)
-    mask[[view.fleet.slots[endpoint] for endpoint in tried if endpoint in view.fleet.slots]] = True
+    mask[list(slots)] = True
     return mask

@@ -1,8 +1,9 @@
-"""What to tell a client whose request no endpoint can take now."""
+"""What to tell a client whose request no endpoint can take now, or was given up after its attempts failed."""
 
 from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.verdict import Rule
 from vicinal.scheduler.filters import Filtered
+from vicinal.scheduler.tracked import Tracked
 
 
 def passes(out: Filtered) -> bool:
@@ -25,3 +26,11 @@ def refusal(out: Filtered, retry_after_s: float) -> Outcome:
     return Outcome(
         Ending.NO_ENDPOINT, f"no endpoint can serve: {words or 'one of the two pools is empty'}", retry_after_s
     )
+
+
+def no_more_attempts(tracked: Tracked, reason: str, detail: str, retry_after_s: float) -> Outcome:
+    """`reason` is what the last attempt failed by, `detail` says what forbids another (overload.py)."""
+    words = f"{tracked.attempt} attempt{'s' if tracked.attempt > 1 else ''} failed; the last: {reason}"
+    if detail == "retry_budget":
+        words += f"; it was not tried again, because the retry budget of {tracked.request.tenant} is used up"
+    return Outcome(Ending.ENGINE_FAILED, words, retry_after_s, detail)

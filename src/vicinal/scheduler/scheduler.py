@@ -6,7 +6,6 @@ over changes nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import assert_never
 
 from vicinal.cluster.state import ClusterState
@@ -27,6 +26,7 @@ from vicinal.domain.events import (
     Event,
     FirstToken,
     LegFailed,
+    Measured,
     PrefillDone,
     RelayLost,
     RequestArrived,
@@ -38,17 +38,19 @@ from vicinal.domain.outcome import Ending, Outcome
 from vicinal.domain.plan import Leg
 from vicinal.domain.report import EndpointReport
 from vicinal.domain.request import Request
+from vicinal.scheduler.arriving import Arrivals
 from vicinal.scheduler.blame import Blame
 from vicinal.scheduler.copying import copy_refusal
 from vicinal.scheduler.cycle import Cycle, Placed
 from vicinal.scheduler.doubts import Doubts
 from vicinal.scheduler.observing import observation, term
-from vicinal.scheduler.refusal import passes, refusal
+from vicinal.scheduler.overload import Overload
+from vicinal.scheduler.refusal import no_more_attempts, passes, refusal
 from vicinal.scheduler.reserving import Reservations
 from vicinal.scheduler.selfcheck import SelfCheck
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.scheduler.states import Move
-from vicinal.scheduler.tenancy import Tenancy, quota_refusal
+from vicinal.scheduler.tenancy import Tenancy
 from vicinal.scheduler.tracked import Tracked
 from vicinal.scheduler.turns import Turns
 from vicinal.scheduler.unseen import UnseenTokens
@@ -75,17 +77,19 @@ class Scheduler:
         self.requests: dict[RequestId, Tracked] = {}
         self.unseen = UnseenTokens()
         self.doubts = Doubts()
-        self.blame = Blame(state, cost)
+        self.blame = Blame(state, cost, settings.overload.circuits)
+        self.overload = Overload(state, cost, settings.overload)
         self.selfcheck = SelfCheck(state)
         self.tenancy = Tenancy(settings.tenants, state)
         self.reservations = Reservations(state, cost, self.tenancy)
         self._chance = chance
-        self.cycle = Cycle(state, cost, policy, chance, settings, self.tenancy.reserves)
+        self.cycle = Cycle(state, cost, policy, chance, settings, self.tenancy.reserves, self.blame, self.overload)
         self.turns = Turns(state, cost, self.cycle, settings, self.requests)
+        self.arrivals = Arrivals(self.tenancy, self.overload, self.turns, settings, self._spread_s)
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         """Take in one event at time `now`, in seconds on the driver's clock, which never goes back."""
-        effects = self._apply(event, now)
+        effects = [*self.overload.look(self.turns.flow, now), *self._apply(event, now)]
         if len(self.turns.flow) and not isinstance(event, BlocksStored | BlocksRemoved | BlocksCleared):
             effects += self._take_turns(now)
         return effects
@@ -113,6 +117,8 @@ class Scheduler:
             case TopologyChanged(endpoints):
                 self._change_fleet(endpoints, now)
                 return []
+            case Measured():
+                return [*self.overload.measured(event, now)]
             case AlarmRang():
                 self.blame.expire(now)
                 for request_id in self.unseen.take_due(now):
@@ -124,12 +130,9 @@ class Scheduler:
 
     def next_alarm(self) -> float | None:
         """When `AlarmRang` is due: a held request's patience ends, or a queue that it waits for is short enough; a
-        first token that nobody sees is expected; or a pair that failed may be tried again."""
-        soonest_s = self.turns.next_s()
-        for at_s in (self.unseen.next_s(), self.blame.next_s()):
-            if at_s is not None and (soonest_s is None or at_s < soonest_s):
-                soonest_s = at_s
-        return soonest_s
+        first token that nobody sees is expected; or whoever failed may be tried again."""
+        times = (self.turns.next_s(), self.unseen.next_s(), self.blame.next_s())
+        return min([at_s for at_s in times if at_s is not None], default=None)
 
     def _reported(self, report: EndpointReport, now: float) -> list[Effect]:
         slot = self.state.slot(report.endpoint)
@@ -149,7 +152,9 @@ class Scheduler:
                 self.selfcheck.abandon(tracked, left)
         self.cost.rebuild(self.state.fleet, self.state.topology)
         self.tenancy.fleet_changed()
-        self.blame.fleet_changed([before[slot].id for slot in left])
+        gone = {slot: before[slot].id for slot in left}
+        self.blame.fleet_changed(gone.values())
+        self.overload.fleet_changed(gone)
         self.state.assume_strangers(self.cost.usual_prefill_s(), USUAL_PROMPT_TOKENS)
 
     def _progress(
@@ -172,18 +177,8 @@ class Scheduler:
             return [Answer(request.id, Outcome(Ending.REJECTED, f"request id {request.id} is in use"))]
         tracked = Tracked(request, arrived_s=now)
         self.requests[request.id] = tracked
-        exceeded = self.tenancy.exceeded(request, now)
-        if exceeded is not None:
-            outcome = quota_refusal(exceeded, self._spread_s(), self.settings)
+        if (outcome := self.arrivals.refused(tracked, now)) is not None:
             return self._end(tracked, Move.SHED, outcome, None, now)
-        held = len(self.turns.flow)
-        if request.copy_to is not None and held:
-            outcome = Outcome(Ending.NO_ENDPOINT, f"{held} requests wait for room, which a copy would take")
-            return self._end(tracked, Move.SHED, outcome, None, now)
-        late = self.turns.refused_early(tracked, now)
-        if late is not None:
-            late = replace(late, retry_after_s=(late.retry_after_s or 0.0) + self._spread_s())
-            return self._end(tracked, Move.SHED, late, None, now)
         if self.turns.flow.waiting_for(request.model):
             return self._hold(tracked, now)
         return self._place(tracked, now)
@@ -209,6 +204,7 @@ class Scheduler:
         self.reservations.plan(tracked, placed, now)
         self.tenancy.quotas.dispatched(tracked.id, decision.leg, plan, now)
         tracked.move(Move.DISPATCH)
+        self.blame.sent(tracked, plan.prefill, *([plan.decode] if placed.concurrent else []))
         sent: list[Effect] = [Record(decision), Dispatch(tracked.id, tracked.attempt, decision.leg, plan.prefill, plan)]
         if placed.concurrent:
             self.selfcheck.pull_began(tracked, plan)
@@ -226,6 +222,8 @@ class Scheduler:
         tracked.cached_tokens = event.cached_tokens
         tracked.prefill_done_s = now
         self.reservations.prefill_done(tracked, now)
+        self.overload.prefilled(tracked, now)
+        self.blame.worked(tracked, Leg.PREFILL)
         warnings = self.selfcheck.compare(tracked)
         if not event.handed_off and tracked.request.copy_to is not None:
             outcome = Outcome(Ending.ENGINE_FAILED, "the holder handed nothing over")
@@ -243,6 +241,7 @@ class Scheduler:
         tracked.plan, tracked.decision, tracked.leg = plan, placed.decision, Leg.DECODE
         self.reservations.hand_off(tracked, placed, now)
         self.tenancy.quotas.dispatched(tracked.id, Leg.DECODE, plan, now)
+        self.blame.sent(tracked, plan.decode)
         self.selfcheck.pull_began(tracked, plan)
         self._expect_unseen(tracked, now)
         dispatch = Dispatch(tracked.id, tracked.attempt, Leg.DECODE, plan.decode, plan)
@@ -274,7 +273,8 @@ class Scheduler:
         self.selfcheck.pull_ended(tracked)
         self.turns.early.began(tracked, now)
         warning = self.reservations.first_token(tracked, now)
-        self.blame.worked(tracked)
+        self.blame.worked(tracked, Leg.DECODE)
+        self.overload.first_token(tracked, now)
         return [warning] if warning else []
 
     def _finished(self, tracked: Tracked, event: RequestFinished, now: float) -> list[Effect]:
@@ -285,6 +285,7 @@ class Scheduler:
             warnings = self.selfcheck.compare(tracked, usage_asked=event.usage_asked)
         self.selfcheck.over(tracked, now)
         if tracked.first_token_s is None:
+            self.blame.worked(tracked, Leg.DECODE)
             self.reservations.computed(tracked, now)
         return [*warnings, *self._end(tracked, Move.FINISH, Outcome(Ending.DONE), event.output_tokens, now)]
 
@@ -297,22 +298,22 @@ class Scheduler:
         other = [Cancel(tracked.id, tracked.attempt)] if tracked.concurrent else []
         if event.client_fault:
             return [*other, *self._end(tracked, Move.FAIL, Outcome(Ending.REJECTED, event.reason), None, now)]
-        self.blame.leg_failed(tracked, plan, endpoint, event.answered, now)
-        lost = Warn("leg_failed", endpoint, f"{event.leg} leg on {endpoint} failed: {event.reason}")
+        lost = self.blame.leg_failed(tracked, plan, endpoint, event, now)
+        self.overload.leg_failed(tracked, event.leg, now)
         if of_other and tracked.first_token_s is not None:
             tracked.prefill_done_s = now  # its KV is there already: the decode leg goes on
-            return [lost]
+            return [*lost]
         if event.started or tracked.first_token_s is not None:
             outcome = Outcome(Ending.STREAM_BROKEN, f"the engine failed while answering: {event.reason}")
-            return [lost, *other, *self._end(tracked, Move.FAIL, outcome, None, now)]
-        return [lost, *other, *self._try_again(tracked, event.reason, now)]
+            return [*lost, *other, *self._end(tracked, Move.FAIL, outcome, None, now)]
+        return [*lost, *other, *self._try_again(tracked, event.reason, now)]
 
     def _try_again(self, tracked: Tracked, reason: str, now: float) -> list[Effect]:
         """The attempt came to nothing and the client has seen none of it: plan again, unless it was the last."""
-        if tracked.attempt >= self.settings.attempts_max:
-            words = f"{tracked.attempt} attempts failed; the last: {reason}"
-            outcome = Outcome(Ending.ENGINE_FAILED, words, self._retry_after_s())
+        if (detail := self.overload.no_retry(tracked, self.settings.attempts_max, now)) is not None:
+            outcome = no_more_attempts(tracked, reason, detail, self._retry_after_s())
             return self._end(tracked, Move.FAIL, outcome, None, now)
+        self.blame.over(tracked.id)
         self.unseen.forget(tracked.id)
         self.selfcheck.pull_ended(tracked)
         self.reservations.release(tracked, now)
@@ -359,6 +360,7 @@ class Scheduler:
         for waiting in self.turns.flow.expired(now):
             held_s = self.requests[waiting.request.id].held_until(now)
             reason = f"no endpoint that answers had room within {held_s:.1f} s"
+            self.overload.came_too_late(waiting.request, now)
             effects += self._shed(waiting, Outcome(Ending.WAITED_TOO_LONG, reason, self._retry_after_s()), now)
         return effects
 
@@ -382,6 +384,7 @@ class Scheduler:
         self.turns.early.ended(tracked, now)
         self.reservations.release(tracked, now)
         self.tenancy.quotas.ended(tracked.id, output_tokens, now)
+        self.blame.over(tracked.id)
         del self.requests[tracked.id]
         effects: list[Effect] = []
         if outcome.ending not in _UNANSWERED:

@@ -9,9 +9,13 @@ from vicinal.config.fleet import Config
 from vicinal.config.flow import Flow
 from vicinal.cost.model import CostModel
 from vicinal.enginemodel.profiles import profile
+from vicinal.flow.breakers import BreakerRule
 from vicinal.flow.lanes import LaneRule
 from vicinal.flow.made import FlowSettings
+from vicinal.flow.pressure.pressure import PressureRule
+from vicinal.flow.retries import RetryRule
 from vicinal.policies.registry import policy
+from vicinal.scheduler.overload import OverloadSettings
 from vicinal.scheduler.scheduler import Scheduler
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.topology.tree import tree_topology
@@ -48,11 +52,23 @@ def make_scheduler(config: Config, heartbeat_s: float, *, explain: bool = True) 
             attempts_max=settings.attempts_max,
             hold_s_max=settings.hold_s_max,
             held_max=settings.queue_max,
-            saturated_s=config.flow.saturated_s,
             early_rejection=config.flow.early_rejection,
             explain=explain,
             flow=_flow(config.flow),
             tenants=tenants(config),
+            overload=_overload(config.flow),
+        ),
+    )
+
+
+def _overload(flow: Flow) -> OverloadSettings:
+    return OverloadSettings(
+        limit=flow.limit,
+        sheds=flow.pressure_sheds,
+        pressure=PressureRule(dwell_s=flow.pressure_dwell_s, soft_s=flow.pressure_soft_s, hard_s=flow.pressure_hard_s),
+        retries=RetryRule(share=flow.retry_share, least=flow.retry_least),
+        circuits=BreakerRule(
+            flow.circuit_failures, flow.circuit_window_s, flow.circuit_open_s, flow.circuit_open_s_max
         ),
     )
 

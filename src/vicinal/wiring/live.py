@@ -35,6 +35,7 @@ from vicinal.wiring.fronts import Core, Front, HereFront
 from vicinal.wiring.queues import queue_gauges
 from vicinal.wiring.served import check_models, check_salts, limits, served
 from vicinal.wiring.shown import shown_groups, shown_state
+from vicinal.wiring.shown_overload import circuits, limit_seconds, pressure_levels
 from vicinal.wiring.shown_tenants import shown_tenants
 
 log = logging.getLogger("vicinal")
@@ -118,6 +119,16 @@ class LiveSystem:
             "KV events that could not be applied as they came",
             lambda: self.scheduler.state.engine_blocks.counts,
         )
+        self.metrics.gauge(
+            "pressure_level", "0 normal, 1 soft, 2 hard", ("of", "name"), lambda: pressure_levels(self.scheduler)
+        )
+        self.metrics.gauge(
+            "limit_seconds",
+            "Prefill work that may wait in an engine's own queue",
+            ("endpoint",),
+            lambda: limit_seconds(self.scheduler),
+        )
+        self.metrics.gauge("circuits_open", "Circuits that are not closed", ("of",), lambda: circuits(self.scheduler))
         self._admin = AdminServer(
             self._exposition,
             self.state,

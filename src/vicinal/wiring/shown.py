@@ -11,6 +11,7 @@ from vicinal.domain.tier import Tier
 from vicinal.kvindex.groups import Copy, Group
 from vicinal.scheduler.scheduler import Scheduler
 from vicinal.wiring.queues import shown_queues
+from vicinal.wiring.shown_overload import shown_endpoint, shown_models
 
 
 def shown_state(scheduler: Scheduler, fleet: Iterable[Endpoint], now: float) -> Mapping[str, Any]:
@@ -24,7 +25,8 @@ def shown_state(scheduler: Scheduler, fleet: Iterable[Endpoint], now: float) -> 
         "held": len(scheduler.turns.flow),
         "prefill_price_s_per_s": scheduler.cost.posted_price(view),
         "blocks_known": len(state.index),
-        "pairs_avoided": scheduler.blame.pairs.avoided(),
+        "circuits": scheduler.blame.shown(),
+        "pressure": shown_models(scheduler),
         **shown_queues(scheduler, now),
         "endpoints": [
             {
@@ -40,6 +42,7 @@ def shown_state(scheduler: Scheduler, fleet: Iterable[Endpoint], now: float) -> 
                 "blocks_below": {
                     tier.value: state.index.blocks_held(slot, tier) for tier in Tier if tier is not Tier.HBM
                 },
+                **shown_endpoint(scheduler, slot),
             }
             for endpoint in fleet
             if (slot := state.slot(endpoint.id)) is not None

@@ -165,7 +165,10 @@ def test_what_is_measured_counts_for_one_or_for_all(signal: Signal) -> None:
     fleet = Fleet()
     fleet.pressure.measurements.take(signal, P1, 12.0, 0.0)
     found = fleet.look(0.0)
-    assert [w.endpoint for w in found if w.endpoint] == [P1]
+    assert [w.endpoint for w in found] == [P1, None], "one of two tells of the model too"
+    fleet = Fleet(racks(1, 3, 3))
+    fleet.pressure.measurements.take(signal, P1, 12.0, 0.0)
+    assert [w.endpoint for w in fleet.look(0.0)] == [P1], "one of three does not"
     fleet = Fleet()
     fleet.pressure.measurements.take(signal, None, 12.0, 0.0)
     (warn,) = fleet.look(0.0)

@@ -1,8 +1,8 @@
 """How much pressure every endpoint and every model is under, and what follows from it.
 
 All signals of all endpoints are one array, (signals, slots), NaN where unknown. A model has each signal's mean over
-those of its endpoints that can say it, of the pool (prefill or decode) in which it is higher: a full decode pool is not
-made up for by an empty prefill pool.
+those of its endpoints that can say it, if that is half of a pool or more, of the pool (prefill or decode) in which it
+is higher: a full decode pool is not made up for by an empty prefill pool.
 """
 
 from collections.abc import Callable, Collection
@@ -24,6 +24,9 @@ from vicinal.flow.pressure.thresholds import SIGNALS, called_for
 from vicinal.flow.pressure.wording import warning
 
 Floats = NDArray[np.float64]
+
+KNOWN_SHARE = 0.5
+"""Of a pool's endpoints that take work. What fewer of them say is nothing about the whole."""
 
 _ROW = {signal: row for row, signal in enumerate(SIGNALS)}
 _LEVELS = tuple(PressureLevel)
@@ -121,7 +124,7 @@ class Pressure:
         values = np.full((len(SIGNALS), len(fleet)), np.nan)
         values[_ROW[Signal.QUEUE]] = view.wait_prefill_s / limit_s
         values[_ROW[Signal.HBM]] = np.where(
-            np.isnan(view.reported_kv_usage), np.nan, view.blocks_in_use / fleet.kv_blocks
+            np.isnan(view.reported_kv_usage), np.nan, np.minimum(view.blocks_in_use / fleet.kv_blocks, 1.0)
         )
         values[_ROW[Signal.REPORT_AGE]] = view.report_age_s / self._heartbeat_s
         values[_ROW[Signal.TTFT]] = self.missed.by_slot(now)
@@ -136,7 +139,8 @@ class Pressure:
     ) -> Floats:
         known = ~np.isnan(values)
         sums, counts = np.where(known, values, 0.0) @ self._pools, known @ self._pools
-        means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+        enough = (counts > 0) & (counts >= KNOWN_SHARE * (view.usable @ self._pools))
+        means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=enough)
         models = len(self._models)
         found: Floats = np.fmax(means[:, :models], means[:, models:])
         room_s = np.where(view.usable, limit_s, 0.0) @ self._pools[:, :models]
