@@ -14,6 +14,7 @@ from vicinal.scenarios.knee import BASELINES
 from vicinal.scenarios.knees import best_knee
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.report import Figures, Report, Verdict, at_most
+from vicinal.scenarios.unheld import UNHELD
 from vicinal.wiring.runs import Run, Work
 from vicinal.workload.spread import Spread
 
@@ -60,6 +61,7 @@ def every_policy(laboratory: Laboratory) -> Report:
             place = f"{name}, {ratio}:1"
             base = Run(
                 cluster=f"{load.cluster},oversubscription={ratio}",
+                config=UNHELD,
                 work=Work(source=laboratory.trace(load.trace), limit=load.limit, spread=Spread.RANDOM),
             )
             found = best_knee(laboratory, base, BASELINES, f"knee of {place}", low=load.low, high=load.high)

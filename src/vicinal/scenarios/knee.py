@@ -11,6 +11,7 @@ from vicinal.scenarios.figures import figures, mean_ttft_s
 from vicinal.scenarios.knees import best_knee
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.report import Figures, Report, Verdict, at_least, at_most
+from vicinal.scenarios.unheld import UNHELD
 from vicinal.wiring.runs import Run, Work
 from vicinal.workload.spread import Spread
 
@@ -46,6 +47,7 @@ def knee(laboratory: Laboratory) -> Report:
             place = f"{trace}, {ratio}:1"
             base = Run(
                 cluster=f"racks=4,oversubscription={ratio},block_tokens=512",
+                config=UNHELD,
                 work=Work(source=laboratory.trace(file), limit=REQUESTS, spread=Spread.RANDOM),
             )
             found = best_knee(laboratory, base, BASELINES, f"knee of {place}", low=2.0, high=8.0)

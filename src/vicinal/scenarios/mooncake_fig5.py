@@ -10,6 +10,7 @@ policy is left out: no engine can be told to fetch a prefix yet.
 from vicinal.scenarios.figures import figures, mean_ttft_s
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.report import Report, Verdict, at_least
+from vicinal.scenarios.unheld import UNHELD
 from vicinal.wiring.runs import Run, Work
 from vicinal.wiring.simulated import Physics
 from vicinal.workload.spread import Spread
@@ -28,6 +29,7 @@ def mooncake_fig5(laboratory: Laboratory) -> Report:
             cluster=f"racks=1,prefill={prefills},decode=8,oversubscription=1,profile=llama-3.1-70b-a100-tp8-vllm,"
             "kv_tokens=3000000,nic_gbytes_per_s=100,block_tokens=512",
             policy=policy,
+            config=UNHELD,
             work=work,
             physics=Physics(until_unstable=False),
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from vicinal.scenarios.figures import figures, relative_ttft
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.report import Report, Verdict, at_least, at_most
+from vicinal.scenarios.unheld import UNHELD
 from vicinal.wiring.runs import Run, Work
 from vicinal.wiring.simulated import Physics
 
@@ -59,6 +60,7 @@ def netkv(laboratory: Laboratory) -> Report:
         f"{policy}, {name}": Run(
             cluster=f"{CLUSTER},{world.keys}",
             policy=policy,
+            config=UNHELD,
             work=world.work,
             physics=Physics(layers=world.layers, until_unstable=False),
         )

@@ -8,6 +8,7 @@ them does not. Five times the rate of Mooncake's conversation trace, on four rac
 from vicinal.scenarios.figures import figures, mean_ttft_s
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.report import Report, Verdict, at_least
+from vicinal.scenarios.unheld import UNHELD
 from vicinal.wiring.runs import Run, Work
 from vicinal.workload.spread import Spread
 
@@ -27,6 +28,7 @@ def prices(laboratory: Laboratory) -> Report:
         f"{ratio}:1: {policy}": Run(
             cluster=f"racks=4,oversubscription={ratio},block_tokens=512",
             policy=policy,
+            config=UNHELD,
             work=Work(source=laboratory.trace(TRACE), limit=REQUESTS, scale=SCALE, spread=Spread.RANDOM),
         )
         for ratio in (1, 8)

@@ -10,6 +10,7 @@ from vicinal.enginemodel.profiles import profile
 from vicinal.scenarios.figures import figures, mean_ttft_s
 from vicinal.scenarios.laboratory import Laboratory
 from vicinal.scenarios.report import Report, at_least, at_most
+from vicinal.scenarios.unheld import UNHELD
 from vicinal.wiring.runs import Run, Work
 from vicinal.wiring.simulated import Physics, Truth
 
@@ -38,7 +39,7 @@ def stale_information(laboratory: Laboratory) -> Report:
     physics = Physics(truth=Truth.FIT, noise=0.0, until_unstable=False)
     runs = {
         f"{policy}, reports every {age:g} services": Run(
-            cluster=cluster, policy=policy, heartbeat_s=age * service_s, work=work, physics=physics
+            cluster=cluster, policy=policy, heartbeat_s=age * service_s, work=work, physics=physics, config=UNHELD
         )
         for age in AGES
         for policy in POLICIES

@@ -11,10 +11,9 @@ from typing import assert_never
 from vicinal.cluster.state import ClusterState
 from vicinal.contracts.flow import Waiting
 from vicinal.contracts.policy import Policy
-from vicinal.cost.model import USUAL_PROMPT_TOKENS, CostModel
+from vicinal.cost.model import CostModel
 from vicinal.domain.chance import Stream
 from vicinal.domain.effects import Answer, Cancel, Dispatch, Effect, Record, RecordObservation, Warn
-from vicinal.domain.endpoint import Endpoint
 from vicinal.domain.events import (
     AlarmRang,
     BlocksCleared,
@@ -43,6 +42,7 @@ from vicinal.scheduler.blame import Blame
 from vicinal.scheduler.copying import copy_refusal
 from vicinal.scheduler.cycle import Cycle, Placed
 from vicinal.scheduler.doubts import Doubts
+from vicinal.scheduler.fleet_changes import FleetChanges
 from vicinal.scheduler.observing import observation, term
 from vicinal.scheduler.overload import Overload
 from vicinal.scheduler.refusal import no_more_attempts, passes, refusal
@@ -54,9 +54,6 @@ from vicinal.scheduler.tenancy import Tenancy
 from vicinal.scheduler.tracked import Tracked
 from vicinal.scheduler.turns import Turns
 from vicinal.scheduler.unseen import UnseenTokens
-
-_UNANSWERED = (Ending.DONE, Ending.CANCELLED, Ending.ORPHANED)
-"""A request that ended so is not answered by the core: it has its answer, or nobody is there to read one."""
 
 
 class Scheduler:
@@ -83,6 +80,9 @@ class Scheduler:
         self.tenancy = Tenancy(settings.tenants, state)
         self.reservations = Reservations(state, cost, self.tenancy)
         self._chance = chance
+        self._fleet_changes = FleetChanges(
+            state, cost, self.reservations, self.selfcheck, self.tenancy, self.blame, self.overload
+        )
         self.cycle = Cycle(state, cost, policy, chance, settings, self.tenancy.reserves, self.blame, self.overload)
         self.turns = Turns(state, cost, self.cycle, settings, self.requests)
         self.arrivals = Arrivals(self.tenancy, self.overload, self.turns, settings, self._spread_s)
@@ -115,7 +115,7 @@ class Scheduler:
                 words = f"{endpoint} does not answer ({reason}); it takes no new work until it reports again"
                 return [Warn("unreachable", endpoint, words)] if self.state.lose(endpoint, now) else []
             case TopologyChanged(endpoints):
-                self._change_fleet(endpoints, now)
+                self._fleet_changes.take(endpoints, self.requests, now)
                 return []
             case Measured():
                 return [*self.overload.measured(event, now)]
@@ -141,21 +141,6 @@ class Scheduler:
         self.state.apply_report(report)
         doubts = self.doubts.raised_by(self.state.fleet.endpoints[slot], report)
         return [*doubts, *self.selfcheck.reported(slot, report, now)]
-
-    def _change_fleet(self, endpoints: Sequence[Endpoint], now: float) -> None:
-        before = tuple(self.state.fleet.endpoints)
-        left = frozenset(self.state.change_fleet(endpoints))
-        if left:
-            self.selfcheck.forget(left, [before[slot].id for slot in left])
-            for tracked in self.requests.values():
-                self.reservations.abandon(tracked, left, now)
-                self.selfcheck.abandon(tracked, left)
-        self.cost.rebuild(self.state.fleet, self.state.topology)
-        self.tenancy.fleet_changed()
-        gone = {slot: before[slot].id for slot in left}
-        self.blame.fleet_changed(gone.values())
-        self.overload.fleet_changed(gone)
-        self.state.assume_strangers(self.cost.usual_prefill_s(), USUAL_PROMPT_TOKENS)
 
     def _progress(
         self, tracked: Tracked, event: PrefillDone | FirstToken | RequestFinished | LegFailed, now: float
@@ -387,7 +372,7 @@ class Scheduler:
         self.blame.over(tracked.id)
         del self.requests[tracked.id]
         effects: list[Effect] = []
-        if outcome.ending not in _UNANSWERED:
+        if outcome.ending.answered_by_core:
             effects.append(Answer(tracked.id, outcome))
         effects.append(RecordObservation(observation(tracked, outcome, output_tokens, now)))
         return effects
