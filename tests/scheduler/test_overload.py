@@ -77,12 +77,16 @@ def test_when_all_are_under_pressure_the_price_is_paid() -> None:
     assert pressure_of(one.arrive(request("a"))) == 2.5
 
 
+HURRIED = replace(BATCH, wait_s_max=None)
+"""Batch work that does not say how long it may wait."""
+
+
 @pytest.mark.mission("B7")
 def test_hard_pressure_sheds_batch_that_arrives_and_nobody_else() -> None:
     one = play(racks(1, 1, 1, sequences_max=1))
     for _ in range(2):
         one.reported("r1-d1", running=1)
-    held = request("held", service=BATCH)
+    held = request("held", service=HURRIED)
     assert one.arrive(held) == []
     one.feed(Measured(Signal.REMOTE_READ, None, 9.0), 1.0)
     for _ in range(2):
@@ -91,13 +95,15 @@ def test_hard_pressure_sheds_batch_that_arrives_and_nobody_else() -> None:
             break
     (warn,) = every(Warn, changed)
     assert (warn.kind, warn.endpoint) == ("pressure_hard", None)
-    shed = one.arrive(request("b", service=BATCH))
+    shed = one.arrive(request("b", service=HURRIED))
     assert kinds(shed) == ["Answer", "RecordObservation"]
     outcome = only(Answer, shed).outcome
     assert (outcome.ending, outcome.ending.http_status, outcome.detail) == (Ending.OVERLOADED, 503, "remote_read")
     assert outcome.retry_after_s is not None
     assert "p99 of reads from other engines is 9.00 s; no batch work is taken now" in outcome.reason
     assert one.arrive(request("i")) == [], "it waits as always"
+    assert one.arrive(request("patient", service=BATCH)) == [], "its class says how long it may wait"
+    one.gone("patient")
     assert set(one.scheduler.requests) == {"held", "i"}
     assert only(Dispatch, one.reported("r1-d1", 0.1)).request_id == "i"
 

@@ -11,6 +11,7 @@ from vicinal.domain.effects import Answer, Dispatch
 from vicinal.domain.ids import TenantId
 from vicinal.domain.outcome import Ending
 from vicinal.domain.request import BATCH, INTERACTIVE, ServiceClass
+from vicinal.flow.admission.margin import SHARE_MAX
 from vicinal.flow.admission.name import EarlyName
 from vicinal.flow.tenants import Tenant
 from vicinal.scheduler.settings import SchedulerSettings
@@ -142,7 +143,7 @@ def test_who_cannot_be_in_time_is_told_at_once(kind: EarlyName) -> None:
     assert (outcome.ending, outcome.detail, outcome.ending.http_status) == (Ending.TOO_LATE, "ttft", 503)
     assert outcome.retry_after_s is not None
     assert outcome.retry_after_s > 1.0, "it is worth coming back when the work before it is done"
-    assert "should within" in outcome.reason
+    assert "should come within" in outcome.reason
 
 
 def test_a_class_that_waits_long_is_in_time_within_that() -> None:
@@ -167,3 +168,13 @@ def test_nothing_rings_for_ever() -> None:
         rung += 1
         assert rung < 100
     assert not len(play.scheduler.turns.flow)
+
+
+def test_a_fleet_that_is_idle_refuses_nobody_however_late_the_last_ones_were() -> None:
+    play = Play(ONE_OF_EACH, settings=SchedulerSettings(early_rejection=EarlyName.PREDICTED))
+    for n in range(60):
+        assert dispatched(play.arrive(request(f"r{n}"))) == [f"r{n}"]
+        play.prefilled(f"r{n}", 30.0)
+        play.first_token(f"r{n}", 30.0)
+        play.finished(f"r{n}", 1.0)
+    assert play.scheduler.turns.early._of(request("x").model).margin.share == SHARE_MAX

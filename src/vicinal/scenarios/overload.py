@@ -161,7 +161,10 @@ def _verdicts(name: str, made: Figures, unreasoned: int) -> list[Verdict]:
 def _plot(results: Mapping[str, Sequence[Result]], size: Size) -> Plot:
     """Goodput of the first seed, in stretches of 10 s."""
     lines: dict[str, list[tuple[float, float | None]]] = {
-        name: [(at_s, goodput_between(each[0], at_s, at_s + 10.0)) for at_s in np.arange(0.0, size.whole_s - 10, 10.0)]
+        name: [
+            (float(at_s), goodput_between(each[0], at_s, at_s + 10.0))
+            for at_s in np.arange(0.0, size.whole_s - 10, 10.0)
+        ]
         for name, each in results.items()
     }
     return Plot("goodput", "s", "requests/s that met both objectives", lines)

@@ -40,8 +40,8 @@ def patience_until_s(waiting: Waiting) -> float:
 
 @dataclass(slots=True)
 class _Decodes:
-    """Of one model: when each of those that decode began, how long it takes on average, and how wrong forecasts of
-    first tokens were."""
+    """Of one model: when each of those that decode began, how long it takes on average, and the margin of
+    forecasts."""
 
     began_s: dict[RequestId, float] = field(default_factory=dict)
     mean_s: float = 0.0
@@ -75,8 +75,8 @@ class EarlyRejection:
             return
         decodes = self._of(tracked.request.model)
         decodes.began_s.setdefault(tracked.id, now)
-        if tracked.forecast_ttft_s is not None and tracked.first_token_s is not None:
-            decodes.margin.observe(tracked.forecast_ttft_s, tracked.first_token_s - tracked.arrived_s)
+        if tracked.patience_s is not None and tracked.first_token_s is not None:
+            decodes.margin.observe(late=tracked.first_token_s - tracked.arrived_s > tracked.patience_s)
 
     def ended(self, tracked: Tracked, now: float) -> None:
         """It is over, however it ended and whether or not it decoded."""
@@ -87,23 +87,27 @@ class EarlyRejection:
             decodes.mean_s += gain * (now - began_s - decodes.mean_s)
 
     def refusal(self, tracked: Tracked, waiting: Waiting, now: float) -> Outcome | None:
-        """The outcome of a newcomer that cannot be served in time, to come back when it could. What was forecast for
-        one that is let in is noted."""
+        """The outcome of a newcomer that cannot be served in time, to come back when it could. One that is let in
+        is watched: whether it was in time steers the margin."""
         if self._forecast is None or waiting.request.copy_to is not None:
             return None
         request = waiting.request
         patience_s = patience_until_s(waiting) - waiting.since_s
         seen = self._forecast(self._outlook(waiting, now))
-        ttft_s = seen.ttft_s + self._of(request.model).margin.seconds
-        if ttft_s > patience_s:
-            words = f"its first token would come after up to {ttft_s:.1f} s, and should within {patience_s:.1f} s"
-            return Outcome(Ending.TOO_LATE, words, ttft_s - patience_s, "ttft")
+        wait_s = seen.ttft_s - waiting.prefill_s
+        longest_s = (patience_s - waiting.prefill_s) * (1.0 - self._of(request.model).margin.share)
+        if wait_s > max(longest_s, 0.0):
+            words = (
+                f"its first token is expected after {seen.ttft_s:.1f} s and should come within {patience_s:.1f} s: it "
+                f"would wait for {wait_s:.1f} s, and to be sure it may for {max(longest_s, 0.0):.1f} s"
+            )
+            return Outcome(Ending.TOO_LATE, words, wait_s - longest_s, "ttft")
         objective_s = request.service.tpot_objective_s
         if seen.tpot_s > objective_s:
             pace = "would find no room" if np.isinf(seen.tpot_s) else f"would take {seen.tpot_s * 1e3:.0f} ms per token"
             words = f"its decode {pace}, and should take {objective_s * 1e3:.0f} ms"
             return Outcome(Ending.TOO_LATE, words, seen.ttft_s, "tpot")
-        tracked.forecast_ttft_s = seen.ttft_s
+        tracked.patience_s = patience_s
         return None
 
     def _outlook(self, waiting: Waiting, now: float) -> Outlook:

@@ -41,7 +41,7 @@ class Tracked:
     `leg` is None while nothing is under way. `first_decision` is the plan that began the attempt, `decision` the last
     one made in it. `expected` lists the slots on which the index counts this request's blocks as filling.
     `lane` is None until it matters; `aged` says that it took a turn of a higher band. `held_for` is what it waited for
-    when it was held last, `passed_by` who had turns meanwhile, `forecast_ttft_s` what early rejection let it in for.
+    when it was held last, `passed_by` who had turns meanwhile, `patience_s` what early rejection let it in for.
     `concurrent`: both legs left together; `leg` is then the decoding one, and `prefill_done_s` tells of the other.
     `pulling` is the plan whose decode endpoint has yet to pull what the plan says it lacks.
     """
@@ -56,7 +56,7 @@ class Tracked:
     aged: bool = False
     held_for: str = ""
     passed_by: PassedBy | None = None
-    forecast_ttft_s: float | None = None
+    patience_s: float | None = None
     first_token_s: float | None = None
     attempt: int = 0
     plan: Plan | None = None

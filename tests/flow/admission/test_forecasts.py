@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vicinal.flow.admission.current import current
-from vicinal.flow.admission.margin import Margin
+from vicinal.flow.admission.margin import LATE_SHARE, SHARE_MAX, Margin
 from vicinal.flow.admission.outlook import Outlook
 from vicinal.flow.admission.predicted import predicted
 
@@ -38,20 +38,25 @@ def test_the_future_counts_what_goes_first_and_who_will_be_there() -> None:
     assert seen.tpot_s == pytest.approx((2 + 4 + 6 + 2 + 1) / 1000)
 
 
-def test_nearly_all_come_sooner_than_a_forecast_with_its_margin() -> None:
+@pytest.mark.mission("B7")
+@pytest.mark.parametrize("deviation", [0.05, 0.2])
+def test_the_margin_becomes_what_lets_one_in_twenty_be_late(deviation: float) -> None:
+    """Everybody is let in at the edge: the forecast says that all of the patience but the margin goes by."""
     stream = np.random.default_rng(0)
     margin = Margin()
     late = 0
-    for n in range(2_000):
-        seen_s = 1.2 + float(stream.normal(0.0, 0.2))
-        late += n > 100 and seen_s > 1.0 + margin.seconds
-        margin.observe(1.0, seen_s)
-    assert late < 0.01 * 1_900
-    assert margin.seconds < 1.2, "and it is no wider than it has to be"
+    for n in range(10_000):
+        came_after = (1.0 - margin.share) * (1.0 + float(stream.normal(0.1, deviation)))
+        late += n >= 1_000 and came_after > 1.0
+        margin.observe(late=came_after > 1.0)
+    assert late / 9_000 == pytest.approx(LATE_SHARE, abs=0.02)
 
 
-def test_forecasts_that_were_too_late_make_no_margin() -> None:
-    margin = Margin()
-    for _ in range(10):
-        margin.observe(2.0, 1.0)
-    assert margin.seconds == 0.0
+def test_who_is_always_in_time_needs_no_margin_and_one_that_never_is_leaves_some_room() -> None:
+    margin = Margin(0.5)
+    for _ in range(1_000):
+        margin.observe(late=False)
+    assert margin.share == 0.0
+    for _ in range(1_000):
+        margin.observe(late=True)
+    assert margin.share == SHARE_MAX, "some are let in, or nobody would ever be seen to be in time again"

@@ -212,7 +212,7 @@ def test_a_fleet_of_nobody_can_be_looked_at() -> None:
 @pytest.mark.mission("B7")
 def test_hard_pressure_turns_batch_and_copies_away_and_soft_only_copies() -> None:
     fleet = Fleet()
-    interactive, batch = request("i", service=INTERACTIVE), request("b", service=BATCH)
+    interactive, batch = request("i", service=INTERACTIVE), request("b", service=replace(BATCH, wait_s_max=None))
     copy = request("c", copy_to=D1)
     slots = fleet.state.fleet.slots
 
@@ -227,6 +227,7 @@ def test_hard_pressure_turns_batch_and_copies_away_and_soft_only_copies() -> Non
     fleet.held_s = 20.0
     fleet.look(2.0)
     assert turned_away() == ["b", "c"]
+    assert shed(request("patient", service=BATCH), slots, fleet.pressure) is None, "it says how long it may wait"
     outcome = shed(batch, slots, fleet.pressure)
     assert outcome is not None
     assert (outcome.ending, outcome.detail) == (Ending.OVERLOADED, "queue")

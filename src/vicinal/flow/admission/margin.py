@@ -1,31 +1,25 @@
-"""How wrong forecasts are: what has to be added to one so that nearly all come out sooner.
+"""How much of the time that a newcomer could wait it must have left by the forecast.
 
-Where more come than can be served, whoever is let in is let in just in time; half of those would be late by a little if
-the forecast were merely right on average. So the mean error and four mean deviations are added, as TCP's retransmission
-timer does with round trips (RFC 6298).
+Where more come than can be served, whoever is let in is let in just in time, and a forecast that is right on average
+makes half of those late by a little. How wide the margin has to be depends on what is served; so it is steered by what
+came of those that were let in: it grows when one is late and shrinks when one is in time, at rates at which one in
+twenty is late (a Robbins-Monro estimate of that quantile).
 """
 
 from dataclasses import dataclass
 
 GAIN = 0.05
-DEVIATIONS = 4.0
+LATE_SHARE = 0.05
+SHARE_MAX = 0.9
 
 
 @dataclass(slots=True)
 class Margin:
-    """Seconds. A forecast that was too late does not make the margin negative: it is a bound, not a guess."""
+    """`share` of the wait that its patience leaves room for beside its own prefill; so patient classes and impatient
+    ones learn from each other, and nobody is refused by a fleet that is idle."""
 
-    _mean_s: float = 0.0
-    _deviation_s: float = 0.0
-    _seen: int = 0
+    share: float = 0.0
 
-    @property
-    def seconds(self) -> float:
-        return max(0.0, self._mean_s + DEVIATIONS * self._deviation_s)
-
-    def observe(self, forecast_s: float, seen_s: float) -> None:
-        error_s = seen_s - forecast_s
-        self._seen += 1
-        gain = max(GAIN, 1.0 / self._seen)
-        self._deviation_s += gain * (abs(error_s - self._mean_s) * (self._seen > 1) - self._deviation_s)
-        self._mean_s += gain * (error_s - self._mean_s)
+    def observe(self, *, late: bool) -> None:
+        """One that was let in had its first token: too late or in time."""
+        self.share = min(max(self.share + GAIN * (late - LATE_SHARE), 0.0), SHARE_MAX)
