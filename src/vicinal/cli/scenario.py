@@ -69,7 +69,7 @@ def scenario(
         for path in plot_report(plots, report):
             console.print(f"drawn: {path}")
     if json:
-        print(msgspec.json.encode(report).decode())
+        print(msgspec.json.encode(report, enc_hook=float).decode())  # numpy's numbers are numbers
     elif as_markdown:
         print(markdown(report))
     else:
