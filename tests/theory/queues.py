@@ -9,7 +9,7 @@ nobody is idle: one central queue. Told of more, it sends them off at once and t
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
@@ -57,6 +57,10 @@ BLOCK_TOKENS = 1 << 20
 
 ANY = 1 << 12
 """As many sequences as a test ever queues at one engine."""
+
+
+UNHURRIED = replace(INTERACTIVE, ttft_floor_s=inf)
+"""Nobody is ever late, so nobody gives way: first come, first served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +202,7 @@ def build(
         stream=np.random.default_rng([system.seed, 1]),
         report_spread=system.report_spread,
     )
-    requests = RequestMaker(ModelId("m"), block_tokens, BLOCK_TOKENS, {INTERACTIVE.name: INTERACTIVE}, Foresight.KNOWN)
+    requests = RequestMaker(ModelId("m"), block_tokens, BLOCK_TOKENS, {UNHURRIED.name: UNHURRIED}, Foresight.KNOWN)
     measures = Measures(Objectives(lambda tokens: fit.prefill_s(tokens, 0)))
     return Simulation(scheduler, world, iter(workload), requests, measures, Faults(), system.backlog)
 

@@ -6,6 +6,7 @@ that an engine takes one request at a time, so all waiting is its own and in its
 """
 
 import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -25,7 +26,10 @@ LOADS = (0.3, 0.5)
 """Of the interactive band and of the batch band; the mean service is one second."""
 PATIENCE_S = 1000.0
 """Longer than anybody waits here."""
-KINDS = (INTERACTIVE, replace(BATCH, wait_s_max=PATIENCE_S))
+KINDS = (
+    replace(INTERACTIVE, ttft_floor_s=math.inf),
+    replace(BATCH, wait_s_max=PATIENCE_S, ttft_floor_s=math.inf),
+)
 
 
 @dataclass(frozen=True, slots=True)
