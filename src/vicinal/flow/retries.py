@@ -2,8 +2,8 @@
 
 When an engine fails, planning its requests again elsewhere helps. When many fail, every retry is more load on those
 that are left, and the storm feeds itself. So each request of a tenant adds `share` of a retry to its balance, a retry
-costs one, and what is not used is forgotten with time. A tenant that has sent nothing lately still has `least`: one
-request alone can be tried again.
+costs one, and what is not used is forgotten with time. A tenant that has sent nothing lately still has `least`: what a
+small fleet has under way on the one engine that dies can be tried again.
 
     balance(t) = least + (balance(t0) - least) · exp(-(t - t0) / window)
 
@@ -24,7 +24,7 @@ class RetryRule:
     """Counted in retries. `most` is the largest balance, `window_s` how long one that is not used lasts."""
 
     share: float = 0.1
-    least: float = 3.0
+    least: float = 32.0
     most: float = 100.0
     window_s: float = 60.0
 
