@@ -89,9 +89,13 @@ async def test_a_fifth_of_the_events_is_lost(fresh: Pair, tmp_path: Path) -> Non
         world([prefill, fresh.decode], tmp_path, PAIRS_ONLY) as here,
         witnessing(fresh.prefill) as witness,
     ):
-        said = await limited(2, [here.complete(words, 2) for words in questions(1, 60)])
-        assert len(said) == 60
-        assert counts["lost"] >= 1, counts  # how many there are depends on how steps fall together
+        said = 0
+        for seed in range(1, 10):  # how many events an engine sends depends on how its steps fall together
+            said += len(await limited(2, [here.complete(words, 2) for words in questions(seed, 60)]))
+            if counts["lost"] >= 5:
+                break
+        assert said == 60 * seed
+        assert counts["lost"] >= 5, counts
         counts["losing"] = 0
         await here.complete(prompt(99, 100), 2)  # the first evidence of whatever was lost at the end
         await right_within_a_heartbeat(here, "p0", witness)
