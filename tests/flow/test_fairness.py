@@ -8,7 +8,7 @@ from tests.flow.waiting import MODEL, flow, waiting
 from vicinal.domain.ids import TenantId
 from vicinal.flow.closed import Closed
 from vicinal.flow.fairness.counters import IDLE_MAX, Counters
-from vicinal.flow.fairness.locality import LocalityAware
+from vicinal.flow.fairness.vtc import NEAR_MAX, VirtualTokens
 from vicinal.flow.made import FairnessName
 from vicinal.flow.tenants import Tenant, Tenants
 
@@ -79,8 +79,11 @@ def test_a_wrong_prediction_is_put_right() -> None:
 @pytest.mark.mission("C7")
 def test_whose_prefix_is_there_goes_first_within_the_deficit() -> None:
     reuse = {"a": 900, "b": 0}
-    rule = LocalityAware(
-        lambda _: 1.0, lambda request: reuse[request.tenant], deficit_tokens=2_000.0, output_weight=2.0
+    rule = VirtualTokens(
+        lambda _: 1.0,
+        cached_weight=0.0,
+        deficit_tokens=2_000.0,
+        reusable_tokens=lambda request: reuse[request.tenant],
     )
     heads = [waiting("a0", "a", expected_output_tokens=50), waiting("b0", "b", expected_output_tokens=50)]
     for head in heads:
@@ -97,7 +100,7 @@ def test_whose_prefix_is_there_goes_first_within_the_deficit() -> None:
 
 
 def test_without_a_deficit_locality_is_plain_fairness_in_computed_tokens() -> None:
-    rule = LocalityAware(lambda _: 1.0, lambda request: 900 if request.tenant == "a" else 0, deficit_tokens=0.0)
+    rule = VirtualTokens(lambda _: 1.0, cached_weight=0.0)
     heads = [waiting("a0", "a"), waiting("b0", "b")]
     rule.charge(heads[0].request, 0)
     assert rule.pick(heads).request.tenant == "b"
@@ -108,3 +111,16 @@ def test_no_fairness_counts_nothing() -> None:
     one = waiting("a0")
     queue.sent(one.request, 0, 1.0, aged=False)
     assert queue.band(one.request).fairness.service(TenantId("a")) is None
+
+
+def test_few_prompts_are_looked_up_however_many_tenants_wait() -> None:
+    asked: list[str] = []
+    rule = VirtualTokens(
+        lambda _: 1.0,
+        cached_weight=0.0,
+        deficit_tokens=1e9,
+        reusable_tokens=lambda request: asked.append(request.tenant) or 0,  # type: ignore[func-returns-value]
+    )
+    heads = [waiting(f"r{n}", f"t{n}", since_s=float(n)) for n in range(500)]
+    assert rule.pick(heads) is heads[0]
+    assert len(asked) == NEAR_MAX

@@ -1,6 +1,7 @@
 """Turns at the scheduler: who is held while engines have enough to do, who goes first, and who is told no at once."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from tests.builders import limited, racks, request
 from tests.scheduler.play import Play, every, idle, only
 from vicinal.domain.band import Band
 from vicinal.domain.effects import Answer, Dispatch
-from vicinal.domain.ids import TenantId
+from vicinal.domain.ids import EndpointId, ModelId, TenantId
 from vicinal.domain.outcome import Ending
 from vicinal.domain.request import BATCH, INTERACTIVE, ServiceClass
 from vicinal.flow.admission.margin import SHARE_MAX
@@ -16,6 +17,7 @@ from vicinal.flow.admission.name import EarlyName
 from vicinal.flow.tenants import Tenant
 from vicinal.scheduler.settings import SchedulerSettings
 from vicinal.scheduler.states import State
+from vicinal.scheduler.tracked import Tracked
 
 ONE_OF_EACH = racks(1, 1, 1)
 LONG = 60_000
@@ -178,3 +180,40 @@ def test_a_fleet_that_is_idle_refuses_nobody_however_late_the_last_ones_were() -
         play.first_token(f"r{n}", 30.0)
         play.finished(f"r{n}", 1.0)
     assert play.scheduler.turns.early._of(request("x").model).margin.share == SHARE_MAX
+
+
+@pytest.mark.mission("A8", "B7")
+def test_what_another_model_has_to_do_makes_nobody_late() -> None:
+    other = ModelId("other")
+    theirs = [replace(one, id=EndpointId(f"other-{one.id}"), model=other) for one in ONE_OF_EACH]
+    play = Play([*ONE_OF_EACH, *theirs], settings=SchedulerSettings(early_rejection=EarlyName.PREDICTED))
+    for n in range(8):
+        play.arrive(request(f"other{n}", 16_000, service=ServiceClass("slow", ttft_floor_s=1e6), model=other))
+    assert len(play.scheduler.turns.flow), "the other model's endpoint has enough to do"
+    outlook = play.scheduler.turns.early._outlook(play.scheduler.turns._waiting(tracked("mine"), play.now), play.now)
+    assert (outlook.engine_wait_s, outlook.held_s, outlook.on_the_way, outlook.ahead) == (0.0, 0.0, 0, 0)
+    assert dispatched(play.arrive(request("mine"))) == ["mine"]
+
+
+def test_an_endpoint_that_does_not_answer_is_not_where_a_prefill_would_begin_at_once() -> None:
+    play = Play(racks(1, 2, 1))
+    for n in range(3):
+        play.arrive(request(f"r{n}", 16_000))
+    play.unreachable("r1-p2")
+    view = play.scheduler.state.view(play.now)
+    wait_s = float(view.wait_prefill_s[play.scheduler.state.slot(EndpointId("r1-p1"))])
+    assert play.scheduler.turns._begins_s(request("x").model, play.now) == play.now + wait_s > play.now
+
+
+@pytest.mark.mission("B8")
+def test_a_copy_is_never_held_whatever_its_length() -> None:
+    play = Play(racks(1, 2, 2), settings=limited(1e9))
+    for n in range(20):
+        play.arrive(request(f"usual{n}", 2_000))
+    play.arrive(request("long", LONG))
+    refused = play.arrive(request("copy", LONG, copy_to=EndpointId("r1-d1")))
+    assert only(Answer, refused).outcome.ending is Ending.NO_ENDPOINT, "nobody has the prefix, and nobody waits for it"
+
+
+def tracked(name: str) -> Tracked:
+    return Tracked(request(name), arrived_s=0.0)

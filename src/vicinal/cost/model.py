@@ -26,6 +26,7 @@ from vicinal.cost.pools import Ends, Pools, by_role, pools, positions, whoever_m
 from vicinal.cost.price import PrefillPrice
 from vicinal.cost.sides import Below, DecodeSide, Floats, NetworkSide, PrefillSide
 from vicinal.cost.table import Table
+from vicinal.domain.ids import ModelId
 from vicinal.domain.request import Request
 from vicinal.enginemodel.fit import Fit
 from vicinal.topology.graph import Topology
@@ -92,6 +93,16 @@ class CostModel:
         if self._pools is None:
             raise RuntimeError("CostModel.rebuild has not been called: no fleet is known")
         return self._pools
+
+    def queueing(self, view: View, model: ModelId) -> NDArray[np.intp]:
+        """The slots that prefill this model by their role and answer."""
+        slots = self.pools.queueing_slots
+        return slots[(view.usable & view.fleet.of_model(model)).take(slots)]
+
+    def decoding(self, view: View, model: ModelId) -> NDArray[np.intp]:
+        """Likewise those that decode it."""
+        slots = self.pools.decode_slots
+        return slots[(view.usable & view.fleet.of_model(model)).take(slots)]
 
     def usual_prefill_s(self) -> float:
         """Seconds that a stranger's prefill takes, before any of our own was seen; the slowest profile's."""

@@ -7,7 +7,6 @@ from enum import StrEnum
 from vicinal.contracts.flow import Fairness, Ordering
 from vicinal.domain.ids import ModelId, TenantId
 from vicinal.domain.request import Request
-from vicinal.flow.fairness.locality import LocalityAware
 from vicinal.flow.fairness.none import NoFairness
 from vicinal.flow.fairness.vtc import VirtualTokens
 from vicinal.flow.flow import Flow, FlowRules
@@ -56,7 +55,12 @@ def make_flow(
             case FairnessName.VTC:
                 return VirtualTokens(weight)
             case FairnessName.LOCALITY:
-                return LocalityAware(weight, reusable_tokens, settings.deficit_tokens)
+                return VirtualTokens(
+                    weight,
+                    cached_weight=0.0,
+                    deficit_tokens=settings.deficit_tokens,
+                    reusable_tokens=reusable_tokens,
+                )
             case FairnessName.NONE:
                 return NoFairness()
 

@@ -112,12 +112,12 @@ class EarlyRejection:
 
     def _outlook(self, waiting: Waiting, now: float) -> Outlook:
         request = waiting.request
-        view, pools, decodes = self._state.view(now), self._cost.pools, self._of(request.model)
-        queueing = pools.queueing_slots[view.usable[pools.queueing_slots]]
+        view, decodes = self._state.view(now), self._of(request.model)
+        queueing = self._cost.queueing(view, request.model)
         servers = max(len(queueing), 1)
         ahead_s, ahead = self._flow.ahead_of(waiting)
         ledger = self._state.ledger
-        decoding = pools.decode_slots[view.usable[pools.decode_slots]]
+        decoding = self._cost.decoding(view, request.model)
         own = ledger.decode_count + ledger.pencilled_count
         return Outlook(
             now_s=now,
@@ -136,14 +136,15 @@ class EarlyRejection:
     def _tpot_s(self, request: Request, view: View, sequences: float) -> float:
         """With so many sequences spread evenly over the endpoints that decode, of contexts as they are on average."""
         pools, fleet = self._cost.pools, view.fleet
-        usable = view.usable[pools.decode_slots]
-        if not np.count_nonzero(usable):
+        decoding = self._cost.decoding(view, request.model)
+        if not len(decoding):
             return 0.0
-        each = sequences / np.count_nonzero(usable)
+        slots = pools.decode_slots
+        each = sequences / len(decoding)
         own = request.prompt_tokens + request.expected_output_tokens / 2
         context_tokens = self._state.mean_context_tokens or own
-        slots = pools.decode_slots
-        fits = (each <= fleet.sequences_max[slots]) & (each * context_tokens <= fleet.kv_tokens[slots]) & usable
+        able = np.isin(slots, decoding)
+        fits = (each <= fleet.sequences_max[slots]) & (each * context_tokens <= fleet.kv_tokens[slots]) & able
         step_s = pools.decode_fit.step_s(np.full(len(slots), each), np.full(len(slots), each * context_tokens))
         return float(np.min(step_s, where=fits, initial=np.inf))
 

@@ -53,9 +53,10 @@ class Turns:
         self._opens_s: float | None = None
 
     def at_once(self, tracked: Tracked, now: float) -> Placed | Filtered | None:
-        """A place for a request in front of which nobody waits. None: it is a long one, and enough of those run."""
+        """A place for a request in front of which nobody waits. None: it is a long one, and enough of those run. A copy
+        is in no lane: nothing is computed for it."""
         request = tracked.request
-        if self.lane(tracked) is Lane.LONG and self._enough_long(request.model, now):
+        if request.copy_to is None and self.lane(tracked) is Lane.LONG and self._enough_long(request.model, now):
             return None
         return self._plan(tracked, now)
 
@@ -118,7 +119,7 @@ class Turns:
             if not closed.lane(Lane.LONG) and self._enough_long(model, now):
                 closed.close_lane(Lane.LONG)
                 self.kept.note_long(model)
-            turn = self.flow.next(model, closed, self._begins_s(now), now)
+            turn = self.flow.next(model, closed, self._begins_s(model, now), now)
             if turn is None:
                 return
             waiting = turn.waiting
@@ -162,14 +163,17 @@ class Turns:
         times = [at_s for at_s in (self.flow.next_deadline_s(), self._opens_s) if at_s is not None]
         return min(times, default=None) if len(self.flow) else None
 
-    def _begins_s(self, now: float) -> float:
+    def _begins_s(self, model: ModelId, now: float) -> float:
         """When a prefill that is sent off now would begin, where the queue is shortest."""
-        waits_s = self._state.view(now).wait_prefill_s[self._cost.pools.queueing_slots]
+        view = self._state.view(now)
+        waits_s = view.wait_prefill_s.take(self._cost.queueing(view, model))
         return now + (float(np.minimum.reduce(waits_s)) if len(waits_s) else 0.0)
 
     def _plan(self, tracked: Tracked, now: float) -> Placed | Filtered:
-        endpoints = len(self._cost.pools.queueing_slots)
-        self._cost.held_s = self.flow.prefill_s(tracked.request.model) / endpoints if endpoints else 0.0
+        model = tracked.request.model
+        self._cost.held_s = self.flow.prefill_s(model)
+        if self._cost.held_s:
+            self._cost.held_s /= max(1, len(self._cost.queueing(self._state.view(now), model)))
         return self._cycle.plan(tracked, len(self.flow), now)
 
     def _note_opening(self, out: Filtered) -> None:
@@ -187,10 +191,8 @@ class Turns:
         running = sum(of == model for of in self._long.values())
         if not running:
             return False
-        fleet = self._state.fleet
-        able = self._state.view(now).usable & fleet.of_model(model) & (fleet.prefills | ~fleet.not_whole)
-        prefilling = np.count_nonzero(able & fleet.prefills) or np.count_nonzero(able)
-        return running >= self._lanes.long_max(int(prefilling))
+        prefilling = len(self._cost.queueing(self._state.view(now), model))
+        return running >= self._lanes.long_max(prefilling)
 
     def _prefill_s(self, request: Request) -> float:
         return self._cost.least_prefill_s(request, self._reusable_tokens(request))
